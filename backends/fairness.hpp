@@ -96,7 +96,7 @@ constexpr bool came_lately(const QueuedApp& app, std::uint64_t handed_over) noex
   return handed_over - app.came <= kRemembered;
 }
 
-// What the next turn depends on, of all apps of one queue.
+// The apps of one queue that the next turn depends on.
 struct TurnCandidates {
   const QueuedApp* next = nullptr;  // of those that wait, the first by QueuedApp::before(); may be nullptr
   const QueuedApp* newcomer = nullptr;  // the same of the newcomers

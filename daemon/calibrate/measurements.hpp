@@ -18,7 +18,7 @@ namespace flyball::calibrate {
 // approves.
 std::vector<measure::Engine> engines_of(const probe::HardwareReport& report, const config::Config& config);
 
-// As config.yaml has the model served.
+// The sizes of a model that is served as config.yaml says.
 measure::ModelSize size_of(const config::ModelEntry& model, const model::ModelFile& file);
 // Of those whose files said it.
 measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const probe::ModelFileInfos& files);

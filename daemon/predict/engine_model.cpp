@@ -9,8 +9,8 @@ namespace {
 using measure::Kind;
 
 constexpr double kMemory = 0.8;  // of Usual: some five answers are remembered
-// Of a further engine, in times of the engine alone: engines that spin on each other's cores lose more than
-// their share.
+// A further engine adds no more, in times of the engine alone: engines that spin on each other's cores lose
+// more than their share.
 constexpr double kMostAdded = 4;
 constexpr double kLeastAdded = 0.02;  // below it is the noise of a token's time
 // Engines at work on average, up to which an answer counts as alone, and from which as beside others.

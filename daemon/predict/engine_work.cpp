@@ -79,8 +79,7 @@ Stay* EngineWork::find(std::uint64_t id) {
   return i == open_.size() ? nullptr : stays_[i].get();
 }
 
-// Of the prompts at hand the engine computes the shortest of the first place first: tokens of it that should
-// be computed.
+// The engine computes the shortest prompt of the first place first: so many of its tokens should be computed.
 double EngineWork::progress(TimePoint now, const EngineModel& model) const {
   const Open* first = nullptr;
   const auto order = [](const Open& one) { return std::pair(one.place, one.prompt); };
@@ -275,7 +274,7 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
 
 namespace {
 
-// Of the request's prompt, what another one begins with, too.
+// Tokens at the beginning of the request's prompt that another one begins with, too.
 double shared_tokens(const EngineWork::Asked& asked, const PromptPrint* other) {
   if (asked.print == nullptr || other == nullptr || asked.print->bytes == 0) return 0;
   return asked.prompt * static_cast<double>(common_bytes(*asked.print, *other)) /

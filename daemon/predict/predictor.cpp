@@ -402,8 +402,8 @@ std::optional<Prediction> Predictor::expect(const Query& query, std::string_view
   return expect(query, query.settings, *model, engine, *app, load_ms);
 }
 
-// As the memory governor does it: engines without work end first, then those at work, once the answers that
-// have begun there have ended.
+// The memory governor ends engines without work first, then those at work, once the answers that have begun
+// there have ended.
 double Predictor::until_room(const Query& query, const Engine& engine, const policy::TargetInstance& target,
                              const Facts& facts) {
   static const policy::FactId kBytes = *policy::find_fact("model.bytes");

@@ -220,8 +220,8 @@ class Predictor {
   // it lacks now; 0: none has to end.
   double until_room(const Query& query, const Engine& engine, const policy::TargetInstance& target,
                     const policy::Facts& facts);
-  // Of an engine that is predicted without it. nullopt: the same, because nobody else is there and no
-  // difference was seen.
+  // The prediction with a profile, of an engine that is predicted without one. nullopt: it is the same,
+  // because nobody else is there and no difference was seen.
   std::optional<Prediction> expect_with(const Query& query, const ProfileTarget& profile,
                                         std::optional<std::int64_t> load_ms, bool as_if_loaded);
   // The facts of profiles whose times differ from those `without` one.

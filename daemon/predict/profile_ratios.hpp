@@ -38,8 +38,8 @@ class ProfileRatios {
   }
   std::size_t size() const noexcept { return kept_.size(); }
 
-  // As RatioWindow::refitted() of `all`, the window of all requests. Where that has begun a level, ratios
-  // that have not are over times that nobody expects any more.
+  // RatioWindow::refitted() of `all`, the window of all requests, for each of these. Once that has begun a
+  // level, ratios that have not are over times that nobody expects any more.
   void refitted(RatioWindow Ratios::*window, double factor, const Ratios& all) {
     const bool all_begin = (all.*window).begins_level();
     for (Kept& one : kept_) {

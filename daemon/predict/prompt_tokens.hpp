@@ -15,7 +15,7 @@ std::uint64_t bytes_of(const ChatPrompt& chat) noexcept;
 // The tokens that a prompt is taken for until an engine has counted them, whatever the model.
 std::uint64_t estimated_tokens(const Prompt& prompt) noexcept;
 
-// What engines have counted of one model's prompts.
+// The counts that engines have made of one model's prompts.
 class PromptTokens {
  public:
   // Until an engine has counted a prompt: English text has about four bytes a token, and a chat template adds

@@ -17,7 +17,7 @@
 
 namespace flyball::settings {
 
-// What a reload replaces, all at once. Requests in flight keep the one they started with.
+// A reload replaces them all at once. Requests in flight keep the one they started with.
 struct Settings {
   config::Config config;
   std::shared_ptr<const policy::Tree> tree;

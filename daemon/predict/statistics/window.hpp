@@ -60,7 +60,7 @@ class Window {
     std::ranges::sort(std::span(out.kept).first(out.size));
     return out;
   }
-  // Of the projected values; 0 of none.
+  // The mean of the projected values; 0: there are none.
   template <class Of = std::identity>
   double mean(Of of = {}) const {
     double sum = 0;
