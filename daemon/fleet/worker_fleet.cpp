@@ -370,6 +370,7 @@ class WorkerFleet final : public Fleet {
     // The client is in the middle of calling us: it goes when it has returned.
     if (slot->client) asio::post(io_, [dead = std::shared_ptr<WorkerClient>(std::move(slot->client))] {});
     slot->ready = false;
+    const bool was_background = std::exchange(slot->background, false);
     governor_.gone(slot->id);
     look_soon();
     const auto refused = std::exchange(slot->refused, std::nullopt);
@@ -378,7 +379,7 @@ class WorkerFleet final : public Fleet {
     } else if (slot->draining) {
       slot->lifecycle.ended(steady_clock::now(), cause, true);
       if (!draining_) follow(slot);
-    } else if (slot->background) {
+    } else if (was_background) {
       on_background_failed(slot, cause);
     } else if (!make_room(slot, cause)) {
       on_failed(slot, cause);

@@ -190,8 +190,8 @@ struct Predictor::Engine {
   std::uint64_t load_seen_by = 0;    // the stay that it began for; 0: that has left
   double until_room = 0;             // of a load that began now: seconds until others have ended for it
   double load_waits = 0;             // the same of the load that is under way
+  double load_evicts = 0;            // the part of it that is not others' answers
   std::optional<double> load_foreseen;  // seconds that it was to take besides; nullopt: nobody knew
-  double load_evicts = 0;            // of them, what is not others' answers
   std::optional<TimePoint> seen_at;  // when its latest first token came
   std::uint32_t trials = 0;          // in a row, that showed nothing
   TimePoint trial_at{};              // when the latest of them began
@@ -729,8 +729,8 @@ void Predictor::learn_prefill(Engine& engine, const Stay& stay) {
                             static_cast<double>(stay.ttft.p90));
     if (!stay.cold && !surprises) engine.model.saw_ttft(stay.settings, stay.queued, ttft, stay.raw_ttft);
   }
-  if (stay.waits_for_room || surprises)
-    return;  // the engine had it, and waited for others' blocks: no prefill
+  // The engine had it, and waited for others' blocks; or its steps are not those that it was predicted with.
+  if (stay.waits_for_room || stay.moved || surprises) return;
   // Step budgets have a term of their own, which is an estimate: it is at most half of the time.
   const double own = took / engine.model.slowdown(busy);
   engine.model.prefilled(work, std::max(own - stay.shorter_steps * work.tokens, own / 2));

@@ -373,10 +373,12 @@ TEST_F(ABackgroundLoad, EndsForTheLoadOfAnotherAppAndIsNotStartedAgain) {
     got.reset();
     const int begun = may_evict ? 2 : 1;
     begin("a", begun);
+    EXPECT_TRUE(status_of("a").spare);
     ASSERT_TRUE(acquire("b", {"bob", may_evict, 0}));
     ASSERT_TRUE(got);
     EXPECT_EQ((*got).error().code, ErrorCode::insufficient_memory);
     EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+    EXPECT_FALSE(status_of("a").spare) << "it would keep others from being loaded in the background";
     EXPECT_EQ(loads("a"), begun);
     EXPECT_EQ(fleet->memory().loads, 1U);
     EXPECT_EQ(fleet->memory().evictions, 0U);

@@ -135,6 +135,19 @@ TEST(Profiles, ARequestThatIsDecidedAgainCountsWithItsNewSettings) {
   EXPECT_EQ(other.expect(400).prefill, usual);
 }
 
+// Its steps are shorter than those that it was predicted with: nobody knows how much of its time that is.
+TEST(Profiles, ARequestThatIsDecidedAgainTeachesNoPrefill) {
+  SlowEngine engine;
+  const auto before = static_cast<double>(engine.expect(400).prefill);
+  for (int i = 0; i < 20; ++i) {
+    auto place = engine.prefills(400);
+    place.asks(kBudget);
+    place.received({"t", {1}, {}, 400, 0}, at(engine.now += 3 * before / 1e6));
+    place.finished({400, 1, 0}, {}, at(engine.now));
+  }
+  EXPECT_NEAR(static_cast<double>(engine.expect(400).prefill), before, 0.05 * before);
+}
+
 TEST(Profiles, TargetsOfOneEngineHaveTimesOfTheirOwn) {
   SlowEngine engine;
   engine.facts.set("app.slo.ttft", std::int64_t{4'000}, "manifest");

@@ -49,7 +49,7 @@ struct ThreeEngines {
     place.finished({kTokens, kOutput, 0}, {0, 0, static_cast<std::uint64_t>(decode * 1e6)},
                    at(now += decode));
   }
-  // As predict() says it: that has to know who shares.
+  // The fact that predict() sets: that has to know who shares.
   double ttft(const std::string& backend) {
     policy::Facts told = facts;
     predictor.predict(query(), told);

@@ -38,7 +38,7 @@ struct ColdEngines : ::testing::Test {
     facts.set("backend." + engine + "." + fact, std::move(value), "test");
   }
   std::vector<std::string> cold() const { return cold_engines(policy::decide(*tree, facts), facts); }
-  // As if vulkan had loaded the model, with this fact.
+  // The gain if vulkan had loaded the model, with this fact.
   std::optional<std::string> gain(const char* fact, policy::FactValue value) const {
     policy::Facts loaded = facts;
     loaded.set("backend.vulkan.loaded", true, "test");
