@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "backends/engine/step_budget.hpp"
@@ -24,6 +25,7 @@ void Group::advance(TimePoint now) noexcept {
 void EngineWork::advance(TimePoint now) noexcept {
   group_->advance(now);
   const double passed = seconds_between(done_.at, now);
+  if (!open_.empty()) arrivals_.passed(passed);
   done_.stream_seconds += streams_ * passed;
   done_.position_seconds += positions_ * passed;
   done_.request_seconds += begun_ * passed;
@@ -35,6 +37,8 @@ std::uint32_t EngineWork::number_of(const AnswerLength& app) {
 }
 
 Stay& EngineWork::enter(Stay stay) {
+  advance(stay.placed);
+  arrivals_.came(stay.uncached(), !open_.empty());
   Open one{.id = stay.id, .request = stay.request, .app = number_of(*stay.app), .lengths = stay.app->seen()};
   one.state = stay.state;
   one.prompt = stay.uncached();
@@ -79,24 +83,33 @@ Stay* EngineWork::find(std::uint64_t id) {
   return i == open_.size() ? nullptr : stays_[i].get();
 }
 
-// The engine computes the shortest prompt of the first place first: so many of its tokens should be computed.
-double EngineWork::progress(TimePoint now, const EngineModel& model) const {
-  const Open* first = nullptr;
-  const auto order = [](const Open& one) { return std::pair(one.place, one.prompt); };
-  for (const Open& one : open_)
+// The engine computes the prompt of the first place first of which the least is left.
+EngineWork::Open* EngineWork::prompt_at_hand() {
+  Open* first = nullptr;
+  const auto order = [](const Open& one) { return std::pair(one.place, one.to_compute()); };
+  for (Open& one : open_)
     if (one.state == Stay::State::prefills && (first == nullptr || order(one) < order(*first))) first = &one;
-  if (first == nullptr) return 0;
-  const double least = first->prompt;
-  const double whole = model.prefill({least, pairs_of(least, 0), static_cast<double>(streams_)});
-  constexpr double kMost = 0.9;  // it is not done yet
-  return least *
-         std::min(seconds_between(prompts_at_, now) / std::max(whole * model.slowdown(busy()), 1e-6), kMost);
+  return first;
+}
+
+// The time since was spent on the prompt at hand. One that gives way to another keeps what is computed of it.
+void EngineWork::advance_prompts(TimePoint now, const EngineModel& model) {
+  if (Open* const first = prompt_at_hand()) {
+    const double whole = model.prefill({first->prompt, first->pairs, static_cast<double>(streams_)});
+    const double since = seconds_between(prompts_at_, now) / std::max(whole * model.slowdown(busy()), 1e-6);
+    constexpr double kMost = 0.9;  // it is not done yet
+    const double computed = std::min(first->computed + first->prompt * since, first->prompt * kMost);
+    first->computed = std::max(first->computed, static_cast<float>(computed));
+  }
+  prompts_at_ = std::max(prompts_at_, now);
 }
 
 WorkDone EngineWork::done(TimePoint now, const EngineModel& model) {
   advance(now);
+  advance_prompts(now, model);
   WorkDone out = done_;
-  out.prefilled += progress(now, model);
+  for (const Open& one : open_)
+    if (one.state == Stay::State::prefills) out.prefilled += one.computed;
   out.busy_seconds = group_->busy_seconds;
   return out;
 }
@@ -104,8 +117,6 @@ WorkDone EngineWork::done(TimePoint now, const EngineModel& model) {
 void EngineWork::begin(Stay& stay, TimePoint now, const EngineModel& model) {
   if (stay.state != Stay::State::waits) return;
   advance(now);
-  if (std::ranges::none_of(open_, [](const Open& one) { return one.state == Stay::State::prefills; }))
-    prompts_at_ = now;
   stay.at_begin = done(now, model);
   stay.state = open_of(stay).state = Stay::State::prefills;
   if (begun_++ == 0) ++group_->busy;
@@ -116,7 +127,7 @@ void EngineWork::first_token(Stay& stay, TimePoint now, const EngineModel& model
   advance(now);
   done_.prefilled += stay.uncached();
   done_.pairs += pairs_of(stay.uncached(), stay.cached);
-  prompts_at_ = now;
+  prompts_at_ = std::max(prompts_at_, now);  // the time since was spent on this one
   Open& one = open_of(stay);
   stay.state = one.state = Stay::State::decodes;
   one.positions = stay.positions();  // as the engine has counted them
@@ -139,7 +150,7 @@ void EngineWork::generated(Stay& stay, std::uint32_t tokens, TimePoint now) {
   done_.decoded += tokens;
 }
 
-void EngineWork::leave(std::uint64_t id, TimePoint now) {
+void EngineWork::leave(std::uint64_t id, TimePoint now, const EngineModel& model) {
   const std::size_t i = index_of(id);
   if (i == open_.size()) return;
   const Stay& stay = *stays_[i];
@@ -148,11 +159,12 @@ void EngineWork::leave(std::uint64_t id, TimePoint now) {
     --streams_;
     positions_ = streams_ == 0 ? 0 : positions_ - stay.positions();
   }
-  if (stay.state == Stay::State::prefills) prompts_at_ = now;
+  if (stay.state == Stay::State::prefills) advance_prompts(now, model);
   if (stay.state != Stay::State::waits && --begun_ == 0 && --group_->busy == 0) group_->idle_since = now;
   open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
   stays_.erase(stays_.begin() + static_cast<std::ptrdiff_t>(i));
   left_ = now;
+  arrivals_.left();
 }
 
 EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
@@ -166,13 +178,13 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
     out.rest += std::min(left / output, 1.0);
     out.positions += one.positions;
     const bool decodes = one.state == Stay::State::decodes;
-    const double prompt = decodes ? 0 : one.prompt, pairs = decodes ? 0 : one.pairs;
+    const double prompt = decodes ? 0 : one.to_compute(), pairs = decodes ? 0 : one.pairs_to_compute();
     if (one.state != Stay::State::waits) {
       ++out.begun;
       out.begun_positions += one.positions + left;
       const double cached = one.cached;
       begun_left_.push_back(
-          {prompt, pairs, left, one.app, one.positions - cached, cached, stays_[i]->print.get()});
+          {prompt, pairs, left, one.app, one.place, one.positions - cached, cached, stays_[i]->print.get()});
       continue;
     }
     ++out.waiting;
@@ -230,9 +242,20 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
               others.waiting;
   }
   free_at_.clear();
-  for (const Begun& one : begun_left_)
-    free_at_.push_back(one.output * token +
-                       (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0));
+  prompts_.clear();
+  for (std::uint32_t i = 0; i < begun_left_.size(); ++i) {
+    const Begun& one = begun_left_[i];
+    if (one.prompt > 0)
+      prompts_.push_back({{one.place, one.prompt}, i});
+    else
+      free_at_.push_back(one.output * token);
+  }
+  std::ranges::sort(prompts_);  // computed one after the other
+  double computed = 0;
+  for (const auto& [rank, i] : prompts_) {
+    computed += model.prefill({begun_left_[i].prompt, begun_left_[i].pairs, out.streams});
+    free_at_.push_back(computed + begun_left_[i].output * token);
+  }
   // Handed over, and not begun: the engine is being loaded, or has not taken them yet.
   if (free_at_.size() < taken) free_at_.resize(taken, service);
   std::uint32_t left = before;
@@ -334,7 +357,7 @@ void EngineWork::wait_for_room(const Asked& asked, const Others& others, const E
 
 // The engine computes the prompts at hand in the order of place_rank() and prompt_rank().
 void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model,
-                                  TimePoint now, Ahead& out) {
+                                  Ahead& out) {
   // The earliest of those that wait are not in its line. The engine gets them before this request.
   const std::uint32_t in_line = asked.turn != nullptr ? std::min(asked.turn->waiting, others.waiting) : 0;
   const std::uint32_t all_arrived = out.turn > 0 ? 0 : others.waiting - in_line;
@@ -351,18 +374,15 @@ void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, cons
   const auto known = numbers_.find(asked.app);
   const std::uint32_t own_here = known == numbers_.end() ? 0 : here_[known->second];
   const std::pair own(place_rank(asked.settings.place), prompt_rank(asked.tokens, own_here + 1));
-  double shortest = 0;
   for (const Open& one : open_) {
     if (!at_engine(one) || one.state == Stay::State::decodes) continue;
-    if (std::pair<std::uint32_t, double>(one.place, prompt_rank(one.prompt, here_[one.app])) > own) continue;
-    out.tokens += one.prompt;
-    out.pairs += one.pairs;
-    if (one.state == Stay::State::prefills && (shortest == 0 || one.prompt < shortest)) shortest = one.prompt;
-  }
-  if (shortest > 0) {
-    const double computed = std::min(progress(now, model), out.tokens);
-    out.pairs *= 1 - computed / out.tokens;
-    out.tokens -= computed;
+    const double left = one.to_compute();
+    if (std::pair<std::uint32_t, double>(one.place, prompt_rank(left, here_[one.app])) > own) {
+      out.tokens_behind += left;
+      continue;
+    }
+    out.tokens += left;
+    out.pairs += one.pairs_to_compute();
   }
   if (out.turn > 0 && out.tokens > 0) {  // they are computed while it waits for its slot
     const double whole = model.prefill({out.tokens, out.pairs, out.streams});
@@ -370,6 +390,41 @@ void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, cons
     out.tokens *= share;
     out.pairs *= share;
   }
+}
+
+// Shorter prompts than what is left of its own go first. Beside its answer the engine computes the prompts
+// that are there, and those of requests that come: a token waits for a part of one, if there is any.
+void EngineWork::expect_arrivals(const Asked& asked, const Others& others, const EngineModel& model,
+                                 Ahead& out) const {
+  const double rate = arrivals_.per_second() * model.slowdown(busy());  // by the engine's clock
+  const auto time_of = [&](double tokens, double pairs) {
+    return tokens > 0 ? model.prefill({tokens, pairs, out.streams}) : 0;
+  };
+  const auto shorter = arrivals_.below(asked.tokens);
+  const auto shorter_than_rest = arrivals_.below(asked.tokens / 2);  // half of it is computed on average
+  const double ahead = time_of(out.tokens, out.pairs);
+  const double own = time_of(asked.tokens, pairs_of(asked.tokens, 0));
+  const double overtake = Arrivals::median_of(rate * (ahead * shorter.share + own * shorter_than_rest.share));
+  out.tokens_to_come = overtake * shorter.tokens;
+  out.pairs_to_come = overtake * pairs_of(shorter.tokens, 0);
+
+  const double steps = std::max(asked.output, 1.0);
+  const engine::StepBudget budget = engine::step_budget(model.step_cost(), false);
+  const double spent = model.token({out.streams_later, out.positions, 0});
+  const double most =
+      std::max(budget.cost.fit(std::max(budget.part - spent, budget.part / 4), 0, kStepTokens), 1U);
+  // Longer ones that come before its first token are computed behind it, and all that come later.
+  const double longer = (out.turn + ahead) * (1 - shorter.share) + own * (1 - shorter_than_rest.share);
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  const double mean = arrivals_.below(kAll).tokens;
+  double prompts = std::min(out.tokens_behind / steps, most);
+  for (int round = 0; round < 2; ++round) {  // what comes makes the answer longer
+    const double time = steps * model.token({out.streams_later, out.positions, prompts});
+    const double come = Arrivals::median_of(rate * (longer + time)) * mean;
+    prompts = std::min((out.tokens_behind + come) / steps, most);
+  }
+  if (others.waiting > 0) prompts = std::max(prompts, std::min(model.usual().prompts, most));
+  out.prompts_later = prompts + asked.own_prompts;
 }
 
 // A step keeps the strictest budget of the sequences that it may hold, but for a sequence alone: prompts need
@@ -415,6 +470,7 @@ double EngineWork::until_done(const EngineModel& model) {
 }
 
 EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model, TimePoint now) {
+  advance_prompts(now, model);
   const Others others = look_at_others(asked);
   const auto& usual = model.usual();
   Ahead out;
@@ -423,16 +479,16 @@ EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model
   const double known = others.begun + others.waiting;
   const double beside = std::min<double>(known, asked.slots - 1);
   const double overlap = known > 0 ? std::min(others.rest * beside / known, beside) : 0;
-  const double goes_on = usual.requests > 0 ? std::min(known / usual.requests, 1.0) : 0;
   out.streams_later =
       others.waiting >= asked.slots
           ? beside
           : overlap + (beside - overlap) * (beside > 0 ? std::min(usual.streams / beside, 1.0) : 0);
   out.positions = known > 0 ? others.positions / known * out.streams_later : 0;
-  out.prompts_later = usual.prompts * goes_on + asked.own_prompts;
+  out.prompts_later = asked.own_prompts;  // until more is known
   wait_for_turn(asked, others, model, out);
   wait_for_room(asked, others, model, out);
-  wait_for_prompts(asked, others, model, now, out);
+  wait_for_prompts(asked, others, model, out);
+  expect_arrivals(asked, others, model, out);
   keep_step_budgets(asked, model, out);
   return out;
 }

@@ -13,6 +13,7 @@
 #include "backends/backend.hpp"
 #include "backends/fairness.hpp"
 #include "daemon/predict/answer_length.hpp"
+#include "daemon/predict/arrivals.hpp"
 #include "daemon/predict/engine_model.hpp"
 #include "daemon/predict/prefix_blocks.hpp"
 
@@ -91,7 +92,7 @@ class EngineWork {
   void generated(Stay& stay, std::uint32_t tokens, TimePoint now);
   // The answer goes on with these settings.
   void asks(std::uint64_t id, const config::RequestSettings& settings);
-  void leave(std::uint64_t id, TimePoint now);
+  void leave(std::uint64_t id, TimePoint now, const EngineModel& model);
 
   // A request that comes now, or one that waits here already and is asked about again.
   struct Asked {
@@ -114,6 +115,8 @@ class EngineWork {
     bool waits_for_room = false;   // it has a slot earlier
     double last_turn = 0;          // from then until its last answer has one
     double tokens = 0, pairs = 0;  // of prompts that the engine computes first
+    double tokens_behind = 0;      // of prompts there that it computes later
+    double tokens_to_come = 0, pairs_to_come = 0;  // of prompts that should come, and go first
     double streams = 0;            // that decode beside it
     double streams_later = 0;      // on average over an answer of `output` tokens
     double positions = 0;          // that those streams attend to
@@ -158,6 +161,7 @@ class EngineWork {
   struct Begun {
     double prompt = 0, pairs = 0, output = 0;  // tokens
     std::uint32_t app = 0;                     // its number in numbers_
+    std::uint8_t place = 0;                    // place_rank() of its settings
     double own = 0, cached = 0;                // positions whose KV it holds, those found in the cache apart
     const PromptPrint* print = nullptr;
   };
@@ -176,7 +180,12 @@ class EngineWork {
     std::uint8_t place = 0;        // place_rank() of its settings
     bool has_step_budget = false;  // in its settings
     double prompt = 1, pairs = 0;  // tokens that were not cached; all of the prompt's, whatever is computed
-    double left = 0, positions = 0;
+    float computed = 0;            // tokens of it, as far as can be told from outside
+    float left = 0;                // tokens of its answer
+    double positions = 0;
+
+    double to_compute() const noexcept { return prompt - static_cast<double>(computed); }
+    double pairs_to_compute() const noexcept { return pairs * to_compute() / prompt; }
   };
   static_assert(sizeof(Open) <= 64);
   // The answers of other requests, summed up.
@@ -189,7 +198,8 @@ class EngineWork {
     double waiting_left = 0;                       // tokens of their answers
   };
   void advance(TimePoint now) noexcept;
-  double progress(TimePoint now, const EngineModel& model) const;
+  Open* prompt_at_hand();  // nullptr: none is computed
+  void advance_prompts(TimePoint now, const EngineModel& model);
   static bool is(const Asked& asked, const Open& one) noexcept {
     return asked.request != 0 && one.request == asked.request;
   }
@@ -203,8 +213,8 @@ class EngineWork {
   void wait_for_room(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
   double take_slot();
   void give_slot(double until);
-  void wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model, TimePoint now,
-                        Ahead& out);
+  void wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
+  void expect_arrivals(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out) const;
   void keep_step_budgets(const Asked& asked, const EngineModel& model, Ahead& out) const;
 
   Group* group_;
@@ -212,15 +222,18 @@ class EngineWork {
   std::vector<std::unique_ptr<Stay>> stays_;                        // the same
   std::unordered_map<const AnswerLength*, std::uint32_t> numbers_;  // apps that have been here
   WorkDone done_;
+  Arrivals arrivals_;
   std::uint32_t begun_ = 0, streams_ = 0;
   double positions_ = 0;    // of the streams
   TimePoint left_{};        // when the latest answer left
-  TimePoint prompts_at_{};  // since then it computes the prompt at hand
+  TimePoint prompts_at_{};  // up to then `computed` is known
   // Reused by every ahead().
   std::vector<std::uint32_t> here_;  // answers at the engine, by the app's number
   std::vector<Begun> begun_left_;
   std::vector<Room> rooms_;
   std::vector<double> free_at_;
+  std::vector<std::pair<std::pair<std::uint8_t, double>, std::uint32_t>>
+      prompts_;  // rank, index in begun_left_
 };
 
 }  // namespace flyball::predict

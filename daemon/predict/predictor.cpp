@@ -352,7 +352,8 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
     return known.prefill({n, n_pairs, ahead.streams}) + n * ahead.shorter_steps;
   };
   const double own = prefill_of(tokens, pairs);
-  const double all = prefill_of(tokens + ahead.tokens, pairs + ahead.pairs);
+  const double all =
+      prefill_of(tokens + ahead.tokens + ahead.tokens_to_come, pairs + ahead.pairs + ahead.pairs_to_come);
   out.shorter_steps = ahead.shorter_steps;
   out.waits_for_room = ahead.waits_for_room;
   const double queue = (ahead.turn + all - own) * slower, prefill = own * slower,
@@ -621,7 +622,7 @@ Predictor::Place& Predictor::Place::operator=(Place&& other) noexcept {
 void Predictor::Place::leave() {
   if (predictor_ == nullptr) return;
   if (engine_->load_seen_by == id_) engine_->load_seen_by = 0;
-  engine_->work.leave(id_, predictor_->now_);
+  engine_->work.leave(id_, predictor_->now_, engine_->model);
   predictor_ = nullptr;
 }
 

@@ -15,6 +15,7 @@
 #include "config/json_reader.hpp"
 #include "daemon/predict/accuracy.hpp"
 #include "daemon/predict/answer_length.hpp"
+#include "daemon/predict/arrivals.hpp"
 #include "daemon/predict/prefix_blocks.hpp"
 #include "daemon/predict/prompt_tokens.hpp"
 #include "daemon/predict/statistics/change_point.hpp"
@@ -24,6 +25,43 @@
 
 namespace flyball::predict {
 namespace {
+
+TEST(Arrivals, CountThoseWhoFindOthers) {
+  Arrivals arrivals;
+  EXPECT_EQ(arrivals.per_second(), 0);
+  EXPECT_EQ(arrivals.below(1e9).tokens, 0);
+  for (int i = 0; i < 10; ++i) {  // one after the other
+    arrivals.came(100, false);
+    arrivals.passed(1);
+    arrivals.left();
+  }
+  EXPECT_EQ(arrivals.per_second(), 0);
+  for (int i = 0; i < 200; ++i) {
+    arrivals.came(i % 4 == 0 ? 1000 : 100, true);
+    arrivals.passed(0.5);
+    arrivals.left();
+  }
+  EXPECT_NEAR(arrivals.per_second(), 2, 0.01);
+  EXPECT_EQ(arrivals.below(500).share, 0.75);
+  EXPECT_EQ(arrivals.below(500).tokens, 100);
+  EXPECT_EQ(arrivals.below(1e9).tokens, 325);
+}
+
+// Exact medians, by sums of the distribution's terms.
+TEST(Arrivals, TheMedianOfPoissonsDistribution) {
+  EXPECT_EQ(Arrivals::median_of(0), 0);
+  for (double mean = 0.05; mean < 20; mean += 0.05) {
+    double term = std::exp(-mean), sum = term;
+    int median = 0;
+    while (sum < 0.5) {
+      term *= mean / ++median;
+      sum += term;
+    }
+    if (std::abs(sum - 0.5) > 0.01 && std::abs(sum - term - 0.5) > 0.01) {
+      EXPECT_EQ(Arrivals::median_of(mean), median) << mean;
+    }
+  }
+}
 
 TEST(Window, KeepsTheLatest) {
   Window<int, 3> window;

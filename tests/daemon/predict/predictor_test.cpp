@@ -505,6 +505,58 @@ TEST(Predictor, WaitsForASlot) {
   EXPECT_EQ(asks.expect(asks.query(kPrompt)).queue, 0);
 }
 
+// 800 tokens are half computed when 80 come, which go first.
+TEST(Predictor, APromptThatGaveWayKeepsWhatIsComputed) {
+  Asks asks;
+  auto longer = asks.enter(asks.query(kPrompt));
+  longer.began(at(asks.now));
+  const std::int64_t whole = asks.expect(asks.query(kPrompt)).queue;
+  asks.now += static_cast<double>(whole) / 2e6;
+  const std::int64_t half = asks.expect(asks.query(kPrompt)).queue;
+  EXPECT_NEAR(static_cast<double>(half), static_cast<double>(whole) / 2, static_cast<double>(whole) / 50);
+  {
+    auto shorter = asks.enter(asks.query(std::string(400, 'y')));
+    shorter.began(at(asks.now));
+    shorter.received({"t", {1}, {}, 80, 0}, at(asks.now += static_cast<double>(whole) / 10e6));
+  }
+  const std::int64_t after = asks.expect(asks.query(kPrompt)).queue;
+  EXPECT_NEAR(static_cast<double>(after), static_cast<double>(half), static_cast<double>(whole) / 20);
+}
+
+TEST(Predictor, TokensWaitForPartsOfALongPromptBehind) {
+  Asks asks;
+  const std::string prompt(400, 'y');
+  const Prediction alone = asks.expect(asks.query(prompt));
+  auto longer = asks.enter(asks.query(kPrompt));
+  longer.began(at(asks.now));
+  const Prediction before_it = asks.expect(asks.query(prompt));
+  EXPECT_EQ(before_it.queue, 0) << "the shorter prompt goes first";
+  EXPECT_GT(before_it.tpot->p50, alone.tpot->p50 * 5 / 4)
+      << "and its tokens wait for parts of the longer one";
+}
+
+// One of two short requests comes while another one is there, all the time; then a long one asks.
+TEST(Predictor, ExpectsThoseWhoUsuallyCome) {
+  const auto expected = [](double apart) {
+    Asks asks;
+    for (int i = 0; i < 40; ++i) {
+      auto one = asks.enter(asks.query(std::string(400, 'y')));
+      one.began(at(asks.now));
+      one.received({"t", {1}, {}, 80, 0}, at(asks.now + 0.02));
+      auto two = asks.enter(asks.query(std::string(400, 'z')));
+      two.began(at(asks.now + 0.02));
+      two.received({"t", {1}, {}, 80, 0}, at(asks.now + 0.04));
+      asks.now += apart;
+      for (auto* place : {&one, &two}) {
+        place->finished({80, 30, 0}, {}, at(asks.now));
+      }
+    }
+    return asks.expect(asks.query(std::string(40'000, 'x'))).queue;
+  };
+  EXPECT_EQ(expected(20), 0) << "one in 20 s";
+  EXPECT_GT(expected(0.2), 100'000) << "five a second, beside a prompt of seconds";
+}
+
 TEST(Predictor, ARequestThatWaitsIsNotAheadOfItself) {
   Asks asks;
   Query query = asks.query(kPrompt);
