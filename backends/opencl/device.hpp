@@ -117,6 +117,9 @@ class Device {
   int intercept(Call call) const { return options_.interceptor ? options_.interceptor(call) : CL_SUCCESS; }
   // Blocks until the event; nullopt: not in time.
   std::optional<cl_int> outcome_of(cl_event event, std::chrono::microseconds patience) const;
+  // By the driver's call, and by asking it again and again.
+  std::optional<cl_int> call_of(cl_event event, std::chrono::microseconds patience) const;
+  std::optional<cl_int> answer_of(cl_event event, std::chrono::microseconds patience) const;
   // The same within the fence deadline, all before it handed to the driver.
   Result<cl_int> outcome_in_time(const Handle<cl_event>& event) const;
   void collect_times();
