@@ -42,6 +42,7 @@ namespace flyball::opencl {
   X(clEnqueueMarkerWithWaitList)        \
   X(clSetEventCallback)                 \
   X(clGetEventInfo)                     \
+  X(clWaitForEvents)                    \
   X(clGetEventProfilingInfo)            \
   X(clReleaseEvent)                     \
   X(clFlush)                            \

@@ -1,6 +1,6 @@
-// Requests that come while others are at an engine: how many a second, and how long their prompts are. Whoever
-// waits for each answer before he asks again finds the engine without work, and nobody has to expect him.
-// Pure; bounded.
+// The requests that come to an engine while it has others: how many a second, and how long their prompts are.
+// A client that waits for each answer before it sends the next request finds the engine empty, and is not
+// counted. Pure; bounded.
 #pragma once
 
 #include <algorithm>
@@ -13,46 +13,53 @@ namespace flyball::predict {
 
 class Arrivals {
  public:
-  void passed(double seconds) noexcept { seconds_ += seconds; }  // with a request at the engine
-  // tokens: of the prompt. others: it finds other requests there.
-  void came(double tokens, bool others) {
+  // Time passes, in seconds. busy: with a request at the engine. What was counted wanes with it, busy or not.
+  void passed(double seconds, bool busy) noexcept {
+    if (!(seconds > 0)) return;
+    const double kept = std::exp(-seconds / kMemory);
+    came_ *= kept;
+    busy_ = busy_ * kept + (busy ? std::min(seconds, kMemory) : 0);
+  }
+  // A request came. tokens: of its prompt, to compute. finds_others: requests are at the engine already.
+  void came(double tokens, bool finds_others) {
     prompts_.add(tokens);
-    if (others) ++came_;
+    if (finds_others) ++came_;
   }
-  // One of them has left: some twenty are remembered.
-  void left() noexcept {
-    constexpr double kMemory = 0.95;
-    came_ *= kMemory;
-    seconds_ *= kMemory;
-  }
-  double per_second() const noexcept { return seconds_ > 0 ? came_ / seconds_ : 0; }
+  // Requests for each second in which the engine has one. Rates are taken for lower than seen until some
+  // seconds were seen: two requests at once are no thousand a second.
+  double per_second() const noexcept { return came_ / (busy_ + kPrior); }
 
   struct Prompts {
-    double share = 0;   // of the latest prompts
-    double tokens = 0;  // on average; 0 of none
+    double share = 0;              // of the latest prompts
+    double tokens = 0, pairs = 0;  // on average
   };
-  // Those below so many tokens.
+  // The prompts of fewer tokens than this.
   Prompts below(double tokens) const noexcept {
     Prompts out;
     for (std::size_t age = 0; age < prompts_.size(); ++age) {
-      if (prompts_.latest(age) >= tokens) continue;
+      const double n = prompts_.latest(age);
+      if (n >= tokens) continue;
       ++out.share;
-      out.tokens += prompts_.latest(age);
+      out.tokens += n;
+      out.pairs += n * (n + 1) / 2;
     }
-    if (out.share > 0) out.tokens /= out.share;
-    if (!prompts_.empty()) out.share /= static_cast<double>(prompts_.size());
+    if (out.share == 0) return out;
+    out.tokens /= out.share;
+    out.pairs /= out.share;
+    out.share /= static_cast<double>(prompts_.size());
     return out;
   }
 
-  // In half of all cases no more come than this, where so many come on average: the median of a Poisson
-  // distribution [Choi 1994, On the medians of gamma distributions].
+  // The median number of requests where `mean` come on average, of a Poisson distribution [Choi 1994, On the
+  // medians of gamma distributions].
   static double median_of(double mean) noexcept {
     return mean > 0 ? std::max(std::floor(mean + 1.0 / 3 - 0.02 / mean), 0.0) : 0;
   }
 
  private:
   static constexpr std::size_t kKept = 32;
-  double came_ = 0, seconds_ = 0;
+  static constexpr double kMemory = 60, kPrior = 5;  // seconds
+  double came_ = 0, busy_ = 0;
   Window<double, kKept> prompts_;
 };
 

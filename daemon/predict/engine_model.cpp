@@ -134,11 +134,10 @@ std::optional<double> EngineModel::load() const noexcept {
   return load_.coefficients()[0];
 }
 
-void EngineModel::met(const DecodeWork& work, double requests) {
+void EngineModel::met(const DecodeWork& work) {
   const auto blend = [](double& old, double latest) { old = kMemory * old + (1 - kMemory) * latest; };
   blend(usual_.streams, work.streams);
   blend(usual_.prompts, work.prompts);
-  blend(usual_.requests, requests);
 }
 
 }  // namespace flyball::predict

@@ -83,12 +83,12 @@ class EngineModel {
   // The time of a token of an answer beside which so many engines were at work on average.
   void shared(const DecodeWork& work, double seconds, double busy);
 
-  // The work beside the latest answers, and with how many requests at the engine: what goes on comes again.
+  // The work beside the latest answers: what goes on comes again.
   struct Usual {
-    double streams = 0, prompts = 0, requests = 0;
+    double streams = 0, prompts = 0;
   };
   const Usual& usual() const noexcept { return usual_; }
-  void met(const DecodeWork& work, double requests);
+  void met(const DecodeWork& work);
 
   // Actual over expected, of the requests with these settings once they are enough, else of all. The terms
   // hold what follows from the settings; these ratios are the rest.

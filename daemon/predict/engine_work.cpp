@@ -25,10 +25,9 @@ void Group::advance(TimePoint now) noexcept {
 void EngineWork::advance(TimePoint now) noexcept {
   group_->advance(now);
   const double passed = seconds_between(done_.at, now);
-  if (!open_.empty()) arrivals_.passed(passed);
+  arrivals_.passed(passed, !open_.empty());
   done_.stream_seconds += streams_ * passed;
   done_.position_seconds += positions_ * passed;
-  done_.request_seconds += begun_ * passed;
   done_.at = std::max(done_.at, now);
 }
 
@@ -38,7 +37,10 @@ std::uint32_t EngineWork::number_of(const AnswerLength& app) {
 
 Stay& EngineWork::enter(Stay stay) {
   advance(stay.placed);
-  arrivals_.came(stay.uncached(), !open_.empty());
+  // Its further answers, and one that another engine began, are no new request.
+  const bool known = stay.request != 0 &&
+                     std::ranges::any_of(open_, [&](const Open& one) { return one.request == stay.request; });
+  if (!known && !stay.resumed) arrivals_.came(stay.uncached(), !open_.empty());
   Open one{.id = stay.id, .request = stay.request, .app = number_of(*stay.app), .lengths = stay.app->seen()};
   one.state = stay.state;
   one.prompt = stay.uncached();
@@ -83,12 +85,20 @@ Stay* EngineWork::find(std::uint64_t id) {
   return i == open_.size() ? nullptr : stays_[i].get();
 }
 
-// The engine computes the prompt of the first place first of which the least is left.
+// The first by place_rank() and prompt_rank(). Answers to a prompt that another one computes have a token of
+// it, and do not count.
 EngineWork::Open* EngineWork::prompt_at_hand() {
+  std::ranges::fill(here_, 0);
+  for (const Open& one : open_)
+    if (one.state != Stay::State::waits) ++here_[one.app];
   Open* first = nullptr;
-  const auto order = [](const Open& one) { return std::pair(one.place, one.to_compute()); };
+  const auto order = [&](const Open& one) {
+    return std::pair(one.place, prompt_rank(one.to_compute(), here_[one.app]));
+  };
   for (Open& one : open_)
-    if (one.state == Stay::State::prefills && (first == nullptr || order(one) < order(*first))) first = &one;
+    if (one.state == Stay::State::prefills && one.prompt > 1 &&
+        (first == nullptr || order(one) < order(*first)))
+      first = &one;
   return first;
 }
 
@@ -159,17 +169,21 @@ void EngineWork::leave(std::uint64_t id, TimePoint now, const EngineModel& model
     --streams_;
     positions_ = streams_ == 0 ? 0 : positions_ - stay.positions();
   }
-  if (stay.state == Stay::State::prefills) advance_prompts(now, model);
+  if (stay.state == Stay::State::prefills) {  // what is computed of it was work all the same
+    advance_prompts(now, model);
+    done_.prefilled += open_[i].computed;
+    done_.pairs += open_[i].pairs - open_[i].pairs_to_compute();
+  }
   if (stay.state != Stay::State::waits && --begun_ == 0 && --group_->busy == 0) group_->idle_since = now;
   open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
   stays_.erase(stays_.begin() + static_cast<std::ptrdiff_t>(i));
   left_ = now;
-  arrivals_.left();
 }
 
 EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
   Others out;
   begun_left_.clear();
+  prompts_.reserve(open_.capacity());
   const double output = std::max(asked.output, 1.0);
   for (std::size_t i = 0; i < open_.size(); ++i) {
     const Open& one = open_[i];
@@ -193,6 +207,20 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
     out.waiting_left += left;
   }
   return out;
+}
+
+// The prompts of those that have begun are computed one after the other.
+void EngineWork::follow_prompts(const EngineModel& model) {
+  prompts_.clear();
+  for (std::uint32_t i = 0; i < begun_left_.size(); ++i)
+    if (begun_left_[i].prompt > 0) prompts_.push_back({{begun_left_[i].place, begun_left_[i].prompt}, i});
+  std::ranges::sort(prompts_);
+  double computed = 0;
+  for (const auto& [rank, i] : prompts_) {
+    Begun& one = begun_left_[i];
+    computed += model.prefill({one.prompt, one.pairs, static_cast<double>(streams_)});
+    one.computed_at = computed;
+  }
 }
 
 // When the next of the slots comes free, which leaves the others.
@@ -242,20 +270,7 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
               others.waiting;
   }
   free_at_.clear();
-  prompts_.clear();
-  for (std::uint32_t i = 0; i < begun_left_.size(); ++i) {
-    const Begun& one = begun_left_[i];
-    if (one.prompt > 0)
-      prompts_.push_back({{one.place, one.prompt}, i});
-    else
-      free_at_.push_back(one.output * token);
-  }
-  std::ranges::sort(prompts_);  // computed one after the other
-  double computed = 0;
-  for (const auto& [rank, i] : prompts_) {
-    computed += model.prefill({begun_left_[i].prompt, begun_left_[i].pairs, out.streams});
-    free_at_.push_back(computed + begun_left_[i].output * token);
-  }
+  for (const Begun& one : begun_left_) free_at_.push_back(one.computed_at + one.output * token);
   // Handed over, and not begun: the engine is being loaded, or has not taken them yet.
   if (free_at_.size() < taken) free_at_.resize(taken, service);
   std::uint32_t left = before;
@@ -327,10 +342,8 @@ void EngineWork::wait_for_room(const Asked& asked, const Others& others, const E
   const auto known = numbers_.find(asked.app);
   for (const Begun& one : begun_left_) {
     const bool shares = here_[one.app]++ > 0, is_own = known != numbers_.end() && known->second == one.app;
-    rooms_.push_back(
-        {one.output * token + (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0),
-         one.own + (shares ? 0 : one.cached), one.output,
-         is_own ? std::min(asked.prompt - asked.tokens, shared_tokens(asked, one.print)) : 0});
+    rooms_.push_back({one.computed_at + one.output * token, one.own + (shares ? 0 : one.cached), one.output,
+                      is_own ? std::min(asked.prompt - asked.tokens, shared_tokens(asked, one.print)) : 0});
   }
   const auto has_room = [&](double then) {
     double held = 0, prefix = 0;
@@ -373,55 +386,75 @@ void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, cons
   arrived = all_arrived;
   const auto known = numbers_.find(asked.app);
   const std::uint32_t own_here = known == numbers_.end() ? 0 : here_[known->second];
-  const std::pair own(place_rank(asked.settings.place), prompt_rank(asked.tokens, own_here + 1));
+  out.rank = prompt_rank(asked.tokens, own_here + 1);
+  const std::pair own(place_rank(asked.settings.place), out.rank);
+  double pairs_behind = 0;
   for (const Open& one : open_) {
     if (!at_engine(one) || one.state == Stay::State::decodes) continue;
     const double left = one.to_compute();
     if (std::pair<std::uint32_t, double>(one.place, prompt_rank(left, here_[one.app])) > own) {
       out.tokens_behind += left;
+      pairs_behind += one.pairs_to_compute();
       continue;
     }
     out.tokens += left;
     out.pairs += one.pairs_to_compute();
   }
-  if (out.turn > 0 && out.tokens > 0) {  // they are computed while it waits for its slot
-    const double whole = model.prefill({out.tokens, out.pairs, out.streams});
-    const double share = std::max(1 - out.turn / std::max(whole, 1e-9), 0.0);
+  if (out.turn > 0) {  // they are computed while it waits for its slot, and then those behind
+    const double first = out.tokens > 0 ? model.prefill({out.tokens, out.pairs, out.streams}) : 0;
+    const double share = std::max(1 - out.turn / std::max(first, 1e-9), 0.0);
     out.tokens *= share;
     out.pairs *= share;
+    const double behind = model.prefill({out.tokens_behind, pairs_behind, out.streams});
+    const double rest = std::max(out.turn - first, 0.0);
+    out.tokens_behind *= std::max(1 - rest / std::max(behind, 1e-9), 0.0);
   }
 }
 
-// Shorter prompts than what is left of its own go first. Beside its answer the engine computes the prompts
-// that are there, and those of requests that come: a token waits for a part of one, if there is any.
+// Expected arrivals: the Poisson median of requests a second times seconds, as many as get a slot. Prompts
+// that rank before what is left of the request's own go first. All others, and those that come during its
+// answer, are computed beside the answer, like those behind it: a token then waits for a part of one.
 void EngineWork::expect_arrivals(const Asked& asked, const Others& others, const EngineModel& model,
                                  Ahead& out) const {
+  constexpr double kAll = std::numeric_limits<double>::infinity();
   const double rate = arrivals_.per_second() * model.slowdown(busy());  // by the engine's clock
-  const auto time_of = [&](double tokens, double pairs) {
-    return tokens > 0 ? model.prefill({tokens, pairs, out.streams}) : 0;
+  const double token = model.token({std::max(streams_ - 1.0, 0.0), positions_, 0});
+  const auto slots_within = [&](double seconds) {
+    const auto ends = std::ranges::count_if(
+        begun_left_, [&](const Begun& one) { return one.computed_at + one.output * token <= seconds; });
+    return std::max(static_cast<double>(asked.slots) - 1 - others.begun + static_cast<double>(ends), 0.0);
   };
-  const auto shorter = arrivals_.below(asked.tokens);
-  const auto shorter_than_rest = arrivals_.below(asked.tokens / 2);  // half of it is computed on average
-  const double ahead = time_of(out.tokens, out.pairs);
-  const double own = time_of(asked.tokens, pairs_of(asked.tokens, 0));
-  const double overtake = Arrivals::median_of(rate * (ahead * shorter.share + own * shorter_than_rest.share));
-  out.tokens_to_come = overtake * shorter.tokens;
-  out.pairs_to_come = overtake * pairs_of(shorter.tokens, 0);
+  const auto before_rank = [&](double rank) -> Arrivals::Prompts {
+    if (asked.settings.place == config::QueuePlace::ahead) return {};
+    return arrivals_.below(asked.settings.place == config::QueuePlace::behind ? kAll : rank);
+  };
+  const Arrivals::Prompts shorter = before_rank(out.rank);
+  const Arrivals::Prompts than_rest = before_rank(out.rank / 2);  // half of its own is computed on average
+  const double ahead = out.tokens > 0 ? model.prefill({out.tokens, out.pairs, out.streams}) : 0;
+  const double own =
+      model.prefill({asked.tokens, pairs_of(asked.tokens, asked.prompt - asked.tokens), out.streams});
+  const double first = rate * ahead * shorter.share, meanwhile = rate * own * than_rest.share;
+  const double overtake =
+      std::min(Arrivals::median_of(first + meanwhile), slots_within(out.turn + ahead + own));
+  if (overtake > 0) {
+    const double part = first / (first + meanwhile);
+    out.tokens_to_come = overtake * (part * shorter.tokens + (1 - part) * than_rest.tokens);
+    out.pairs_to_come = overtake * (part * shorter.pairs + (1 - part) * than_rest.pairs);
+  }
 
   const double steps = std::max(asked.output, 1.0);
   const engine::StepBudget budget = engine::step_budget(model.step_cost(), false);
   const double spent = model.token({out.streams_later, out.positions, 0});
-  const double most =
+  const double most =  // tokens of prompts in a step
       std::max(budget.cost.fit(std::max(budget.part - spent, budget.part / 4), 0, kStepTokens), 1U);
-  // Longer ones that come before its first token are computed behind it, and all that come later.
-  const double longer = (out.turn + ahead) * (1 - shorter.share) + own * (1 - shorter_than_rest.share);
-  constexpr double kAll = std::numeric_limits<double>::infinity();
+  const double longer = (out.turn + ahead) * (1 - shorter.share) + own * (1 - than_rest.share);
   const double mean = arrivals_.below(kAll).tokens;
   double prompts = std::min(out.tokens_behind / steps, most);
   for (int round = 0; round < 2; ++round) {  // what comes makes the answer longer
     const double time = steps * model.token({out.streams_later, out.positions, prompts});
-    const double come = Arrivals::median_of(rate * (longer + time)) * mean;
-    prompts = std::min((out.tokens_behind + come) / steps, most);
+    const double come =
+        std::min(Arrivals::median_of(rate * (longer + time)), slots_within(out.turn + ahead + own + time));
+    prompts = std::min((out.tokens_behind + come * mean) / steps, most);
   }
   if (others.waiting > 0) prompts = std::max(prompts, std::min(model.usual().prompts, most));
   out.prompts_later = prompts + asked.own_prompts;
@@ -454,7 +487,8 @@ void EngineWork::keep_step_budgets(const Asked& asked, const EngineModel& model,
   out.prompts_later = std::min(out.prompts_later, kept);
 }
 
-double EngineWork::until_done(const EngineModel& model) {
+double EngineWork::until_done(TimePoint now, const EngineModel& model) {
+  advance_prompts(now, model);
   const double token = model.token({std::max(streams_ - 1.0, 0.0), positions_, 0});
   double longest = 0, tokens = 0, pairs = 0;
   for (std::size_t i = 0; i < open_.size(); ++i) {
@@ -462,16 +496,18 @@ double EngineWork::until_done(const EngineModel& model) {
     if (one.state == Stay::State::waits) continue;
     longest = std::max(longest, left_of(i) * token);
     if (one.state == Stay::State::decodes) continue;
-    tokens += one.prompt;
-    pairs += one.pairs;
+    tokens += one.to_compute();
+    pairs += one.pairs_to_compute();
   }
   const double prompts = tokens > 0 ? model.prefill({tokens, pairs, static_cast<double>(streams_)}) : 0;
   return (longest + prompts) * model.slowdown(busy());
 }
 
 EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model, TimePoint now) {
+  advance(now);
   advance_prompts(now, model);
   const Others others = look_at_others(asked);
+  follow_prompts(model);
   const auto& usual = model.usual();
   Ahead out;
   out.streams = streams_;

@@ -38,7 +38,7 @@ struct WorkDone {
   TimePoint at{};
   double prefilled = 0, pairs = 0;  // of prompts
   double decoded = 0;               // tokens
-  double stream_seconds = 0, position_seconds = 0, request_seconds = 0, busy_seconds = 0;
+  double stream_seconds = 0, position_seconds = 0, busy_seconds = 0;
 };
 
 struct Times {  // microseconds
@@ -59,8 +59,8 @@ struct Stay {
   TimePoint placed{}, first{};
   WorkDone at_begin, at_first;
   bool cold = false, queued = false;
-  bool fresh = false;    // nobody had a token of the engine's process yet
-  bool trial = false;    // its engine's speed was not known, and it came alone; until it is counted as one
+  bool fresh = false;  // nobody had a token of the engine's process yet
+  bool trial = false;  // its engine's speed was not known, and it came alone; until it is counted as one
   config::RequestSettings settings;  // of its target's profile
   double shorter_steps = 0;          // Ahead::shorter_steps when it came
   bool waits_for_room = false;       // likewise
@@ -99,12 +99,12 @@ class EngineWork {
     const AnswerLength* app = nullptr;
     const PromptPrint* print = nullptr;  // absent: it begins as no other prompt does
     std::uint64_t request = 0;           // its number, if it waits here
-    double tokens = 0;          // of its prompt, to compute
-    double prompt = 0;          // all of its tokens
-    double kv_tokens = 0;       // room of the engine's KV; 0: not known
-    double output = 0;          // tokens of an answer
-    std::uint32_t answers = 1;  // each takes a turn and a slot
-    double own_prompts = 0;     // tokens of its further prompts for each token of a stream
+    double tokens = 0;                   // of its prompt, to compute
+    double prompt = 0;                   // all of its tokens
+    double kv_tokens = 0;                // room of the engine's KV; 0: not known
+    double output = 0;                   // tokens of an answer
+    std::uint32_t answers = 1;           // each takes a turn and a slot
+    double own_prompts = 0;              // tokens of its further prompts for each token of a stream
     std::uint32_t slots = 1;
     const TurnForecast* turn = nullptr;  // the queue's; absent: turns come in order of arrival
     config::RequestSettings settings = {};
@@ -115,14 +115,17 @@ class EngineWork {
     bool waits_for_room = false;   // it has a slot earlier
     double last_turn = 0;          // from then until its last answer has one
     double tokens = 0, pairs = 0;  // of prompts that the engine computes first
+    double rank = 0;               // prompt_rank() of its own
     double tokens_behind = 0;      // of prompts there that it computes later
     double tokens_to_come = 0, pairs_to_come = 0;  // of prompts that should come, and go first
-    double streams = 0;            // that decode beside it
-    double streams_later = 0;      // on average over an answer of `output` tokens
-    double positions = 0;          // that those streams attend to
-    double prompts_later = 0;      // tokens of prompts for each token of such an answer
-    double shorter_steps = 0;      // seconds that step budgets add to each token of a prompt
-    bool any() const noexcept { return turn > 0 || tokens > 0 || streams > 0; }  // others are there
+    double streams = 0;                            // that decode beside it
+    double streams_later = 0;                      // on average over an answer of `output` tokens
+    double positions = 0;                          // that those streams attend to
+    double prompts_later = 0;                      // tokens of prompts for each token of such an answer
+    double shorter_steps = 0;                      // seconds that step budgets add to each token of a prompt
+    bool any() const noexcept {
+      return turn > 0 || tokens > 0 || streams > 0 || tokens_to_come > 0;
+    }  // others are there
   };
   Ahead ahead(const Asked& asked, const EngineModel& model, TimePoint now);
 
@@ -153,7 +156,7 @@ class EngineWork {
                                [&](const Open& one) { return request == 0 || one.request != request; });
   }
   // Seconds until the answers that have begun should have ended, if no others begin.
-  double until_done(const EngineModel& model);
+  double until_done(TimePoint now, const EngineModel& model);
   bool shares_with(const EngineWork& other) const noexcept { return group_ == other.group_; }
 
  private:
@@ -164,6 +167,7 @@ class EngineWork {
     std::uint8_t place = 0;                    // place_rank() of its settings
     double own = 0, cached = 0;                // positions whose KV it holds, those found in the cache apart
     const PromptPrint* print = nullptr;
+    double computed_at = 0;  // seconds until its prompt is computed
   };
   struct Room {
     double end = 0;              // seconds until its answer ends and its KV is free
@@ -209,6 +213,7 @@ class EngineWork {
   static void set_settings(Open& one, const config::RequestSettings& settings) noexcept;
   double left_of(std::size_t i);  // tokens of its answer, by what its app's answers have shown so far
   Others look_at_others(const Asked& asked);
+  void follow_prompts(const EngineModel& model);
   void wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
   void wait_for_room(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
   double take_slot();

@@ -407,8 +407,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, std::string_view
 // there have ended.
 double Predictor::until_room(const Query& query, const Engine& engine, const policy::TargetInstance& target,
                              const Facts& facts) {
-  static const policy::FactId kBytes = *policy::find_fact("model.bytes");
-  const auto needed = integer_of(facts, kBytes);
+  const auto needed = policy::least_model_bytes(facts);
   const auto free = integer_of(facts, fact_of(target, TargetFact::memory_free));
   if (!needed || !free || *needed <= *free) return 0;
   struct Victim {
@@ -426,8 +425,8 @@ double Predictor::until_room(const Query& query, const Engine& engine, const pol
     const bool shares = other != nullptr ? other->work.shares_with(engine.work)
                                          : device_group(neighbour.backend) == device_group(target.kind);
     if (!shares) continue;
-    victims.push_back(
-        {other == nullptr ? 0 : other->work.until_done(other->model), static_cast<double>(neighbour.bytes)});
+    victims.push_back({other == nullptr ? 0 : other->work.until_done(query.now, other->model),
+                       static_cast<double>(neighbour.bytes)});
   }
   std::ranges::sort(victims, {}, &Victim::until);
   double missing = static_cast<double>(*needed - *free), out = 0;
@@ -774,7 +773,7 @@ void Predictor::learn_decode(Engine& engine, const Stay& stay, const Ended& ende
   }
   engine.model.shared(work, token, busy);
   engine.model.decoded(work, token / engine.model.slowdown(busy));
-  engine.model.met(work, std::max((to.request_seconds - from.request_seconds) / passed - 1, 0.0));
+  engine.model.met(work);
 }
 
 std::vector<Predictor::Quality> Predictor::quality() const {

@@ -39,14 +39,14 @@ class OpenClHangs : public test::OpenClTest {
 // as long.
 class Hang {
  public:
-  // The device's next answer will be late.
-  void begin(opencl::Device& device) {
+  // The device's next answer will be late. processor: it sees the host's words.
+  void begin(opencl::Device& device, bool processor) {
     program_ = device.compile("spin", kSpin, "").value();
     kernel_ = device.kernel(program_, "spin").value();
     words_ = device.allocate_pinned(2 * sizeof(std::uint32_t), "a test").value();
     words()[0] = 0;
     words()[1] = 0;
-    sees_words_ = device.facts().processor;
+    sees_words_ = processor;
     begun_ = device.run(kernel_, {}, words_.buffer, sees_words_ ? kRounds : kRoundsOfGpu).has_value();
     ASSERT_TRUE(begun_);
   }
@@ -82,27 +82,32 @@ class Hang {
   bool sees_words_ = true;
 };
 
+// A processor calls when it is done, a GPU is asked.
 TEST_F(OpenClHangs, TheEndOfADeviceThatHangsIsBoundedAndReleasesNothing) {
-  auto options = test::any_device();
-  options.fence_deadline = 300ms;
-  options.settle_deadline = 100ms;
-  std::shared_ptr<const opencl::Objects> objects;
-  options.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
-  auto device = opencl::Device::open(options).value();
-  Hang hang;
-  ASSERT_NO_FATAL_FAILURE(hang.begin(*device));
+  const bool processor = opencl::Device::open(test::any_device()).value()->facts().processor;
+  for (const bool asked : {false, true}) {
+    auto options = test::any_device();
+    options.pretence.gpu = asked;
+    options.fence_deadline = 300ms;
+    options.settle_deadline = 100ms;
+    std::shared_ptr<const opencl::Objects> objects;
+    options.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+    auto device = opencl::Device::open(options).value();
+    Hang hang;
+    ASSERT_NO_FATAL_FAILURE(hang.begin(*device, processor));
 
-  const auto ok = device->finish();
-  ASSERT_FALSE(ok);
-  EXPECT_EQ(ok.error().code, ErrorCode::device_lost);
-  EXPECT_THAT(ok.error().message, testing::HasSubstr("gave no answer within 300 ms"));
-  EXPECT_FALSE(device->settle());
-  EXPECT_FALSE(device->settle());  // the wait is not begun again
-  hang.let_go();
-  device.reset();
-  EXPECT_TRUE(hang.runs()) << "drivers wait for the queue when it is released";
-  EXPECT_TRUE(objects->abandoned);
-  EXPECT_GE(objects->live, 5) << "context, queue, program, kernel, buffer";
+    const auto ok = device->finish();
+    ASSERT_FALSE(ok);
+    EXPECT_EQ(ok.error().code, ErrorCode::device_lost);
+    EXPECT_THAT(ok.error().message, testing::HasSubstr("gave no answer within 300 ms"));
+    EXPECT_FALSE(device->settle());
+    EXPECT_FALSE(device->settle());  // the wait is not begun again
+    hang.let_go();
+    device.reset();
+    EXPECT_TRUE(hang.runs()) << "drivers wait for the queue when it is released";
+    EXPECT_TRUE(objects->abandoned);
+    EXPECT_GE(objects->live, 5) << "context, queue, program, kernel, buffer";
+  }
 }
 
 // An allocation is a dispatch: nothing of a device that does not answer it is released either.
@@ -115,7 +120,7 @@ TEST_F(OpenClHangs, AnAllocationThatHangsIsNotReleased) {
     options.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
     auto device = opencl::Device::open(options).value();
     Hang hang;
-    ASSERT_NO_FATAL_FAILURE(hang.begin(*device));
+    ASSERT_NO_FATAL_FAILURE(hang.begin(*device, device->facts().processor));
 
     const ErrorCode code = pinned ? device->allocate_pinned(64, "a test").error().code
                                   : device->allocate(64, "a test").error().code;

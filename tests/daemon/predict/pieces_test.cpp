@@ -32,19 +32,28 @@ TEST(Arrivals, CountThoseWhoFindOthers) {
   EXPECT_EQ(arrivals.below(1e9).tokens, 0);
   for (int i = 0; i < 10; ++i) {  // one after the other
     arrivals.came(100, false);
-    arrivals.passed(1);
-    arrivals.left();
+    arrivals.passed(1, true);
   }
   EXPECT_EQ(arrivals.per_second(), 0);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 600; ++i) {
     arrivals.came(i % 4 == 0 ? 1000 : 100, true);
-    arrivals.passed(0.5);
-    arrivals.left();
+    arrivals.passed(0.5, true);
   }
-  EXPECT_NEAR(arrivals.per_second(), 2, 0.01);
+  EXPECT_NEAR(arrivals.per_second(), 2, 0.2);
   EXPECT_EQ(arrivals.below(500).share, 0.75);
   EXPECT_EQ(arrivals.below(500).tokens, 100);
   EXPECT_EQ(arrivals.below(1e9).tokens, 325);
+  EXPECT_EQ(arrivals.below(1e9).pairs, (3 * 5050.0 + 500500) / 4);
+  arrivals.passed(12 * 3600, false);
+  EXPECT_LT(arrivals.per_second(), 1e-6) << "nobody came all night";
+}
+
+TEST(Arrivals, TwoAtOnceAreNoRate) {
+  Arrivals arrivals;
+  arrivals.came(100, false);
+  arrivals.passed(0.001, true);
+  arrivals.came(100, true);
+  EXPECT_LT(arrivals.per_second(), 0.5);
 }
 
 // Exact medians, by sums of the distribution's terms.

@@ -535,26 +535,70 @@ TEST(Predictor, TokensWaitForPartsOfALongPromptBehind) {
       << "and its tokens wait for parts of the longer one";
 }
 
-// One of two short requests comes while another one is there, all the time; then a long one asks.
-TEST(Predictor, ExpectsThoseWhoUsuallyCome) {
-  const auto expected = [](double apart) {
-    Asks asks;
-    for (int i = 0; i < 40; ++i) {
-      auto one = asks.enter(asks.query(std::string(400, 'y')));
-      one.began(at(asks.now));
-      one.received({"t", {1}, {}, 80, 0}, at(asks.now + 0.02));
-      auto two = asks.enter(asks.query(std::string(400, 'z')));
-      two.began(at(asks.now + 0.02));
-      two.received({"t", {1}, {}, 80, 0}, at(asks.now + 0.04));
-      asks.now += apart;
-      for (auto* place : {&one, &two}) {
-        place->finished({80, 30, 0}, {}, at(asks.now));
+// Pairs of short requests, of which the second finds the first; then a long one asks, or a short one.
+struct Pairs : Asks {
+  explicit Pairs(double apart, std::uint32_t answers = 1) {
+    for (int i = 0; i < 200; ++i) {
+      Query query = asks_for('y');
+      query.request = 1000 + static_cast<std::uint64_t>(2 * i);
+      std::vector<Predictor::Place> places;
+      for (std::uint32_t n = 0; n < answers; ++n) places.push_back(enter(query));
+      if (answers == 1) {
+        query = asks_for('z');
+        query.request = 1001 + static_cast<std::uint64_t>(2 * i);
+        places.push_back(enter(query));
       }
+      for (std::size_t n = 0; n < places.size(); ++n) {
+        places[n].began(at(now));
+        places[n].received({"t", {1}, {}, 80, n > 0 && answers > 1 ? 79U : 0U}, at(now + 0.02));
+      }
+      now += apart;
+      for (auto& place : places) place.finished({80, 30, 0}, {}, at(now));
     }
-    return asks.expect(asks.query(std::string(40'000, 'x'))).queue;
+  }
+  Query asks_for(char letter, std::size_t bytes = 400) { return query(std::string(bytes, letter)); }
+};
+
+TEST(Predictor, ExpectsThoseWhoUsuallyCome) {
+  Pairs often(0.2), seldom(20), alone(0.2, 2);
+  for (Asks* asks : {static_cast<Asks*>(&often), static_cast<Asks*>(&seldom), static_cast<Asks*>(&alone)})
+    for (EngineState& engine : asks->engines) engine.kv_tokens = 0;
+  const auto queue = [](Pairs& pairs, std::uint32_t slots, config::QueuePlace place = {}) {
+    Query query = pairs.asks_for('x', 40'000);
+    query.slots = slots;
+    query.settings.place = place;
+    return pairs.expect(query).queue;
   };
-  EXPECT_EQ(expected(20), 0) << "one in 20 s";
-  EXPECT_GT(expected(0.2), 100'000) << "five a second, beside a prompt of seconds";
+  EXPECT_EQ(queue(seldom, 8), 0) << "one in 20 s";
+  EXPECT_EQ(queue(alone, 8), 0) << "the answers of one client's request";
+  EXPECT_GT(queue(often, 8), 50'000) << "five a second, before a prompt of seconds";
+  EXPECT_EQ(queue(often, 1), 0) << "nobody gets a slot";
+  EXPECT_EQ(queue(often, 8, config::QueuePlace::ahead), 0) << "nobody goes before it";
+  const auto tpot = [](Pairs& pairs, std::uint32_t slots) {
+    Query query = pairs.query(std::string(400, 'x'), "writer");  // of long answers
+    query.slots = slots;
+    query.max_tokens = query.declared_output = 400;
+    return pairs.expect(query).tpot->p50;
+  };
+  EXPECT_GT(tpot(often, 8), tpot(often, 1));
+  often.now += 3600;
+  EXPECT_EQ(queue(often, 8), 0) << "an hour ago";
+}
+
+TEST(Predictor, APromptBehindIsComputedWhileARequestWaitsForItsSlot) {
+  Asks asks;
+  auto decodes = asks.enter(asks.query(kPrompt, "decodes")), longer = asks.enter(asks.query(kPrompt));
+  decodes.began(at(asks.now));
+  decodes.received({"t", {1}, {}, 800, 0}, at(asks.now));
+  longer.began(at(asks.now));
+  const std::string prompt(400, 'y');
+  const Prediction waits = asks.expect(asks.query(prompt));
+  EXPECT_GT(waits.queue, 0) << "both slots are taken";
+  Query free = asks.query(prompt);
+  free.slots = 8;
+  const Prediction beside = asks.expect(free);
+  EXPECT_EQ(beside.queue, 0);
+  EXPECT_LT(waits.tpot->p50, beside.tpot->p50);
 }
 
 TEST(Predictor, ARequestThatWaitsIsNotAheadOfItself) {
