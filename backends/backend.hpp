@@ -189,6 +189,12 @@ struct BackendInfo {  // fixed once ready
   bool has_chat_template = false;
   std::vector<DeviceShare> devices;  // in order of layers; empty: the machine's own processors
 };
+// KV of one sequence of so many tokens, kept as `kv_type`. 0: not known.
+inline std::uint64_t kv_bytes_of(const BackendInfo& info, std::string_view kv_type,
+                                 std::uint64_t tokens) noexcept {
+  const std::uint64_t bytes = info.kv_token_bytes * tokens;
+  return kv_type == "q8_0" ? bytes / 64 * 34 : bytes;  // 32 values: 34 bytes, and 64 as f16
+}
 
 struct BackendLoad {  // a snapshot, cheap to take
   std::uint32_t waiting = 0, running = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
 #include "policy/fastest.hpp"
 
@@ -18,8 +19,21 @@ constexpr const char* kDerived = "derived";  // source of what follows from othe
   std::abort();
 }
 
-// Whether the model finds room with each engine of this machine as things are.
-void derive_room(Facts& facts, std::int64_t weights, FactId weights_fact) {
+FactId weights_fact() {
+  static const FactId id = *find_fact("model.bytes");
+  return id;
+}
+FactId kv_fact() {
+  static const FactId id = *find_fact("model.kv_bytes");
+  return id;
+}
+
+// Whether a model of so many bytes, by these facts, finds room with each engine of this machine as things
+// are.
+void derive_room(Facts& facts, std::int64_t bytes) {
+  std::vector<FactId> from;
+  for (const FactId id : {weights_fact(), kv_fact()})
+    if (facts.get(id) != nullptr) from.push_back(id);
   for (const TargetInstance& instance : facts.targets()->instances()) {
     if (instance.remote) continue;
     const auto id = [&](TargetFact fact) { return fact_of(instance, fact); };
@@ -27,9 +41,12 @@ void derive_room(Facts& facts, std::int64_t weights, FactId weights_fact) {
     const Fact* memory = facts.get(id(TargetFact::memory_free));
     if (facts.is_true(id(TargetFact::loaded)))
       facts.set_derived(id(TargetFact::fits_now), true, {id(TargetFact::loaded)});
-    else if (memory != nullptr && weights > 0)
-      facts.set_derived(id(TargetFact::fits_now), weights <= std::get<std::int64_t>(memory->value),
-                        {weights_fact, id(TargetFact::memory_free)});
+    else if (memory != nullptr && bytes > 0) {
+      std::vector<FactId> all = from;
+      all.push_back(id(TargetFact::memory_free));
+      facts.set_derived(id(TargetFact::fits_now), bytes <= std::get<std::int64_t>(memory->value),
+                        std::move(all));
+    }
   }
 }
 
@@ -160,22 +177,34 @@ const Fact* Facts::get(std::string_view name) const noexcept {
   return id ? get(*id) : nullptr;
 }
 
+std::optional<std::int64_t> least_model_bytes(const Facts& facts) {
+  const Fact* const weights = facts.get(weights_fact());
+  if (weights == nullptr) return std::nullopt;
+  const Fact* const kv = facts.get(kv_fact());
+  std::int64_t sum = std::get<std::int64_t>(weights->value);
+  if (kv != nullptr && __builtin_add_overflow(sum, std::get<std::int64_t>(kv->value), &sum))
+    sum = std::numeric_limits<std::int64_t>::max();  // a file or an option may say anything
+  return sum;
+}
+
 void derive(Facts& facts) {
   derive_fastest(facts);
   const auto integer_of = [&](std::string_view name) -> std::int64_t {
     const Fact* fact = facts.get(name);
     return fact ? std::get<std::int64_t>(fact->value) : 0;
   };
-  const std::int64_t weights = integer_of("model.bytes");
-  derive_room(facts, weights, *find_fact("model.bytes"));
+  const std::int64_t bytes = least_model_bytes(facts).value_or(0);
+  derive_room(facts, bytes);
   derive_kinds(facts);
-  if (weights <= 0) return;
+  if (bytes <= 0) return;
   const bool opened = facts.get("hardware.gpu.memory_used") != nullptr;
   const std::int64_t gpus = integer_of(opened ? "hardware.gpu.memory_used" : "hardware.gpu.memory_total");
   const std::int64_t memory = integer_of("hardware.memory.total");
-  if (gpus > 0 && !facts.get("model.fits_gpu")) facts.set("model.fits_gpu", weights <= gpus, kDerived);
+  const std::int64_t gpu_room = gpus - integer_of("hardware.gpu.memory_promised");
+  const std::int64_t room = memory - integer_of("hardware.memory.promised");
+  if (gpus > 0 && !facts.get("model.fits_gpu")) facts.set("model.fits_gpu", bytes <= gpu_room, kDerived);
   if (memory > 0 && !facts.get("model.fits_memory"))
-    facts.set("model.fits_memory", weights <= std::max(memory, gpus), kDerived);
+    facts.set("model.fits_memory", bytes <= std::max(room, gpu_room), kDerived);
 }
 
 void forget_derived(Facts& facts) {

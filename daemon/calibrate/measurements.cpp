@@ -29,8 +29,7 @@ bool is_quantized(std::string_view type) {
 std::uint64_t kv_bytes_of(const config::ModelEntry& model, const BackendInfo& info) {
   const std::uint64_t context =
       model.context > 0 ? model.context : std::min(info.context_length, graph::kDefaultContext);
-  std::uint64_t one = info.kv_token_bytes * context;
-  if (model.kv_type == "q8_0") one = one / 64 * 34;  // 32 values: 34 bytes, and 64 as f16
+  const std::uint64_t one = flyball::kv_bytes_of(info, model.kv_type, context);
   const std::uint64_t memory = device::total_memory();
   const std::uint64_t most = memory > 0 ? (memory - std::min(memory, info.weight_bytes)) / 4 : UINT64_MAX;
   return std::max(one, std::min(one * model.max_sequences, most));

@@ -9,6 +9,7 @@
 #include "daemon/apps/registry.hpp"
 #include "daemon/calibrate/measurements.hpp"
 #include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/model_files.hpp"
 #include "daemon/probe/probe.hpp"
 #include "daemon/route/facts.hpp"
 
@@ -34,6 +35,8 @@ Result<void> set_model_facts(const AppRequest& request, policy::Facts& facts) {
   set("model.quantization", std::string(request.file->main_quantization()));
   set("model.context", std::int64_t{*context});
   set("model.moe", shape.n_experts > 0);
+  const std::uint64_t kv = kv_bytes_of(probe::info_of(*request.file), request.model.kv_type, *context);
+  set("model.kv_bytes", static_cast<std::int64_t>(kv));
   return {};
 }
 

@@ -24,6 +24,7 @@
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/number_option.hpp"
+#include "daemon/cli/plan_together.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/probe/hardware_facts.hpp"
 #include "daemon/probe/probe.hpp"
@@ -42,7 +43,8 @@ struct PlanOptions {
   std::string path, shape, format = "Q4_0", kv_type = "f16", backend = "all";
   std::vector<std::string> memories;  // "24GiB"
   std::uint32_t context = 0, sequences = 1;
-  bool json = false;
+  bool json = false, together = false;
+  std::string config;
 };
 
 struct Plan {
@@ -293,14 +295,27 @@ void add_plan_command(CLI::App& app, int& exit_code) {
                 "again: one more")
       ->check(check_memory_size)
       ->allow_extra_args(false);
+  c->add_option_function<std::string>(
+       "--config",
+       [o](const std::string& file) {
+         o->together = true;
+         o->config = file;
+       },
+       "All models of this config.yaml instead (default: the one `serve` would take): whether they fit "
+       "together, and which ends for which")
+      ->expected(0, 1)
+      ->default_str("")
+      ->excludes(path)
+      ->excludes("--shape");
   c->add_flag("--json", o->json, "As JSON");
   c->footer(
       "Examples:\n"
+      "  flyball plan --config\n"
       "  flyball plan model.gguf --context 8192 --sequences 4\n"
       "  flyball plan --shape 8b --format Q4_K --memory 24GiB\n"
       "\n"
       "Exit code 1: it fits nowhere.");
-  c->callback([o, &exit_code] { exit_code = plan(*o); });
+  c->callback([o, &exit_code] { exit_code = o->together ? plan_together(o->config, o->json) : plan(*o); });
 }
 
 }  // namespace flyball::cli

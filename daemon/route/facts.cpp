@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/graph/memory_plan.hpp"
 #include "daemon/probe/hardware_facts.hpp"
 
 namespace flyball::route {
@@ -117,6 +118,22 @@ void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
   }
 }
 
+// What other models' engines hold that end for nobody, in the memory of devices and of the machine.
+void add_promises(Facts& facts, std::string_view model, const LiveState& live) {
+  std::uint64_t machine = 0, devices = 0;
+  for (const fleet::WorkerStatus& worker : live.workers) {
+    if (worker.model == model || !worker.pinned) continue;
+    const bool of_a_device = std::ranges::any_of(live.memory.pools, [&](const fleet::PoolStatus& pool) {
+      return &pool != &live.memory.pools.front() &&
+             std::ranges::find(pool.backends, worker.backend, &fleet::EngineMemory::backend) !=
+                 pool.backends.end();
+    });
+    (of_a_device ? devices : machine) += worker.account_bytes;
+  }
+  if (machine > 0) facts.set("hardware.memory.promised", integer(machine), kSupervisor, live.memory.age);
+  if (devices > 0) facts.set("hardware.gpu.memory_promised", integer(devices), kSupervisor, live.memory.age);
+}
+
 void add_memory(Facts& facts, const fleet::MemoryStatus& memory) {
   if (memory.pressure) facts.set("hardware.memory.pressure", *memory.pressure, kSupervisor, memory.age);
   for (const policy::TargetInstance& target : facts.targets()->instances()) {
@@ -152,10 +169,22 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
   // A directory is MLX's, but to see that takes a look at the disk.
   if (model.embedded || model.path.extension() == ".gguf")
     facts.set("model.format", std::string("gguf"), kConfig);
-  if (file) add_model_file(facts, *file);
+  if (file) {
+    add_model_file(facts, *file);
+    const std::uint64_t served =
+        std::min(file->context_length, graph::kDefaultContext);  // unless somebody says
+    facts.set("model.context", integer(served), kModelFile);
+  }
   if (model.context > 0) facts.set("model.context", integer(model.context), kConfig);
+  if (const policy::Fact* const context = facts.get("model.context");
+      file && file->kv_token_bytes > 0 && context)
+    facts.set("model.kv_bytes",
+              integer(kv_bytes_of(*file, model.kv_type,
+                                  static_cast<std::uint64_t>(std::get<std::int64_t>(context->value)))),
+              kModelFile);
   bool known = false;
   add_memory(facts, live.memory);
+  add_promises(facts, model.id, live);
   for (const auto& worker : live.workers) {
     if (worker.model != model.id || !facts.targets()->knows(worker.backend)) continue;
     add_worker(facts, worker);

@@ -172,17 +172,72 @@ TEST(Gather, AModelThatNobodyHasLoaded) {
   model.id = "m";
   const policy::Facts cold = gather(hardware, {}, {}, model, {}, {}, &file);
   EXPECT_EQ(cold.get("model.moe")->value, policy::FactValue(true));
-  EXPECT_EQ(cold.get("model.context")->value, policy::FactValue(std::int64_t{32768}));
+  EXPECT_EQ(cold.get("model.context")->value, policy::FactValue(std::int64_t{4096}))
+      << "as it would be served";
+  EXPECT_EQ(cold.get("model.kv_bytes"), nullptr) << "nobody knows";
   EXPECT_EQ(cold.get("model.bytes")->source, "model file");
   // By the GPU that the engine opens, of the two that are there.
   EXPECT_EQ(cold.get("model.fits_gpu")->value, policy::FactValue(false));
   EXPECT_EQ(cold.get("model.fits_memory")->value, policy::FactValue(true));
-  model.context = 4096;
+  model.context = 8192;
   EXPECT_EQ(gather(hardware, {}, {}, model, {}, {}, &file).get("model.context")->value,
-            policy::FactValue(std::int64_t{4096}));
+            policy::FactValue(std::int64_t{8192}));
   const policy::Facts blind = gather(hardware, {}, {}, model, {}, {});
   EXPECT_EQ(blind.get("model.moe"), nullptr);
   EXPECT_EQ(blind.get("model.fits_gpu"), nullptr);
+}
+
+// 20 GiB of weights and 3 GiB of KV beside what others were promised, of 24 GiB on the cards and 64 in all.
+TEST(Gather, AModelFitsWithItsKvBesideWhatIsPromised) {
+  policy::Facts hardware;
+  hardware.set("hardware.gpu.memory_total", std::int64_t{24} << 30, "probe");
+  hardware.set("hardware.memory.total", std::int64_t{64} << 30, "probe");
+  BackendInfo file;
+  file.weight_bytes = 20ULL << 30;
+  file.context_length = 32768;
+  file.kv_token_bytes = 96 << 10;
+  config::ModelEntry model;
+  model.id = "m";
+  model.context = 32768;
+  LiveState live;
+  live.memory.pools = {{"machine", 64ULL << 30}, {"cards", 24ULL << 30}};
+  live.memory.pools[1].backends = {{"opencl", 24ULL << 30}};
+  const auto fact = [&](const char* name) {
+    const policy::Facts facts = gather(hardware, {}, {}, model, {}, live, &file);
+    const policy::Fact* const found = facts.get(name);
+    return found == nullptr ? policy::FactValue(std::string("unknown")) : found->value;
+  };
+  EXPECT_EQ(fact("model.kv_bytes"), policy::FactValue(std::int64_t{3} << 30));
+  EXPECT_EQ(fact("model.fits_gpu"), policy::FactValue(true));
+  model.kv_type = "q8_0";
+  EXPECT_EQ(fact("model.kv_bytes"), policy::FactValue((std::int64_t{3} << 30) / 64 * 34));
+  model.kv_type = "f16";
+  model.context = 65536;
+  EXPECT_EQ(fact("model.fits_gpu"), policy::FactValue(false)) << "6 GiB of KV";
+  model.context = 32768;
+
+  fleet::WorkerStatus other;
+  other.model = "pinned";
+  other.backend = "opencl";
+  other.pinned = true;
+  other.account_bytes = 2ULL << 30;
+  live.workers = {other};
+  EXPECT_EQ(fact("hardware.gpu.memory_promised"), policy::FactValue(std::int64_t{2} << 30));
+  EXPECT_EQ(fact("model.fits_gpu"), policy::FactValue(false));
+  EXPECT_EQ(fact("model.fits_memory"), policy::FactValue(true));
+  live.workers[0].pinned = false;
+  EXPECT_EQ(fact("model.fits_gpu"), policy::FactValue(true))
+      << "an engine that ends for others promises nothing";
+  live.workers[0].pinned = true;
+  live.workers[0].model = "m";
+  EXPECT_EQ(fact("model.fits_gpu"), policy::FactValue(true)) << "its own";
+  live.workers[0].model = "pinned";
+  live.workers[0].backend = "cpu";
+  live.workers[0].account_bytes = 60ULL << 30;
+  EXPECT_EQ(fact("hardware.memory.promised"), policy::FactValue(std::int64_t{60} << 30));
+  EXPECT_EQ(fact("model.fits_memory"), policy::FactValue(true)) << "on the cards";
+  live.workers.push_back(other);
+  EXPECT_EQ(fact("model.fits_memory"), policy::FactValue(false));
 }
 
 TEST(Gather, WhatIsFreeOfTheMemoryThatEachEngineDrawsFrom) {

@@ -1,0 +1,182 @@
+#include "daemon/cli/plan_together.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/device/memory.hpp"
+#include "backends/local/predict.hpp"
+#include "backends/model/embedded_demo.hpp"
+#include "config/app_manifest.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "daemon/fleet/pools.hpp"
+#include "daemon/fleet/together.hpp"
+#include "daemon/probe/device_memory.hpp"
+#include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/model_files.hpp"
+#include "daemon/probe/probe.hpp"
+#include "daemon/route/preload.hpp"
+#include "daemon/settings/config_files.hpp"
+
+namespace flyball::cli {
+namespace {
+
+using fleet::FitBeside;
+using fleet::MemoryPool;
+using fleet::PlannedModel;
+using nlohmann::ordered_json;
+
+struct Together {
+  std::vector<MemoryPool> pools;
+  std::vector<PlannedModel> models;
+  std::vector<FitBeside> fits;  // of each
+};
+
+config::PerKind<std::vector<std::string>> device_ids(const config::Config& config,
+                                                     const probe::HardwareReport& report) {
+  config::PerKind<std::vector<std::string>> out;
+  for (const config::EngineKind& kind : config::kEngineKinds)
+    if (kind.has_devices())
+      if (auto ids = probe::approved_devices(report, kind, config.devices[kind])) out[kind] = std::move(*ids);
+  return out;
+}
+
+Result<MemoryNeed> need_of(const config::ModelEntry& model, const model::ModelFile& file,
+                           const std::string& backend, bool own_memory) {
+  local::LocalBackendOptions options;
+  options.backend = backend;
+  options.threads = model.threads;
+  options.expert_bytes = model.expert_bytes;
+  options.context = model.context;
+  options.max_sequences = model.max_sequences;
+  options.kv_type = model.kv_type;
+  return local::predict_memory(file, options, own_memory);
+}
+
+Result<Together> read_together(const std::string& path) {
+  const auto files = settings::config_and_policy(path, "");
+  if (!files) return pass(files);
+  const config::Config& config = files->config;
+  const auto apps = config::apps_of(config);
+  if (!apps) return pass(apps);
+  const probe::HardwareReport report = probe::probe_hardware();
+  const auto devices = probe::device_memory(report, device_ids(config, report));
+  const policy::Facts hardware = probe::facts_of(report, config.devices, files->tree.targets);
+  Together out;
+  out.pools = fleet::memory_pools(config.memory, device::total_memory(), devices);
+  for (const config::ModelEntry& entry : config.models) {
+    const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
+                                     : model::ModelFile::open(entry.path);
+    if (!file) {
+      Error error = file.error();
+      error.message = "models." + entry.id + ": " + error.message;
+      return std::unexpected(std::move(error));
+    }
+    const BackendInfo info = probe::info_of(**file);
+    for (const std::string& backend :
+         route::preload_targets(files->tree, hardware, *apps, entry, {}, &info, {}, std::time(nullptr))) {
+      const std::size_t pool = fleet::pool_of(backend, devices);
+      const auto need = need_of(entry, **file, backend, pool != fleet::kMachinePool);
+      if (!need) return pass(need);
+      out.models.push_back({entry.id, backend, pool, *need, entry.preload || entry.pin, entry.group});
+    }
+  }
+  out.fits = fleet::fit_together(out.pools, out.models);
+  return out;
+}
+
+std::string name_of(const PlannedModel& model) {
+  return model.model + " on " + model.backend;
+}
+
+// "ends chat on cpu", "ends, of a on cpu and b on cpu, those without a request for longest".
+std::string ends_text(const Together& t, std::size_t i) {
+  const FitBeside& fit = t.fits[i];
+  if (fit.never) {
+    const bool beside = std::ranges::any_of(t.models, [&](const PlannedModel& other) {
+      return other.pinned && other.pool == t.models[i].pool && &other != &t.models[i];
+    });
+    return (beside ? "does not fit beside what is pinned: " : "does not fit: ") + size_text(fit.missing) +
+           " are missing";
+  }
+  if (fit.missing == 0) return "ends nobody";
+  std::string names;
+  for (const std::size_t j : fit.may_end) names += (names.empty() ? "" : ", ") + name_of(t.models[j]);
+  const std::string until = " until " + size_text(fit.missing) + " more are free";
+  return fit.may_end.size() == 1 ? "ends " + names
+                                 : "ends those without a request for longest" + until + ", of: " + names;
+}
+
+std::uint64_t least_of(const Together& t, std::size_t pool) {
+  std::uint64_t sum = 0;
+  for (const PlannedModel& model : t.models)
+    if (model.pool == pool) sum += model.need.least_bytes();
+  return sum;
+}
+
+void print_text(const Together& t) {
+  for (std::size_t p = 0; p < t.pools.size(); ++p) {
+    const std::uint64_t least = least_of(t, p), room = t.pools[p].capacity;
+    if (least == 0) continue;
+    std::printf("%s, %s for engines: %s\n", fleet::memory_of(t.pools[p]).c_str(), size_text(room).c_str(),
+                least <= room
+                    ? ("all fit together, with at least " + size_text(least)).c_str()
+                    : ("they do not fit together, with at least " + size_text(least)).c_str());
+    for (std::size_t i = 0; i < t.models.size(); ++i) {
+      const PlannedModel& model = t.models[i];
+      if (model.pool != p) continue;
+      std::printf("  %-24s %9s weights, %9s KV of one sequence (of all %s)%s: %s\n", name_of(model).c_str(),
+                  size_text(model.need.weight_bytes).c_str(), size_text(model.need.least_kv_bytes).c_str(),
+                  size_text(model.need.kv_bytes).c_str(), model.pinned ? ", pinned" : "",
+                  ends_text(t, i).c_str());
+    }
+  }
+}
+
+void print_json(const Together& t) {
+  ordered_json out{{"schema", "flyball.together/v1"}, {"pools", ordered_json::array()}};
+  for (std::size_t p = 0; p < t.pools.size(); ++p) {
+    ordered_json pool{{"memory", t.pools[p].name},
+                      {"bytes", t.pools[p].capacity},
+                      {"least_bytes", least_of(t, p)},
+                      {"fit_together", least_of(t, p) <= t.pools[p].capacity},
+                      {"models", ordered_json::array()}};
+    for (std::size_t i = 0; i < t.models.size(); ++i) {
+      const PlannedModel& model = t.models[i];
+      if (model.pool != p) continue;
+      ordered_json ends = ordered_json::array();
+      for (const std::size_t j : t.fits[i].may_end)
+        ends.push_back({{"model", t.models[j].model}, {"backend", t.models[j].backend}});
+      pool["models"].push_back({{"model", model.model},
+                                {"backend", model.backend},
+                                {"pinned", model.pinned},
+                                {"weight_bytes", model.need.weight_bytes},
+                                {"scratch_bytes", model.need.scratch_bytes},
+                                {"least_kv_bytes", model.need.least_kv_bytes},
+                                {"kv_bytes", model.need.kv_bytes},
+                                {"fits", !t.fits[i].never},
+                                {"missing_bytes", t.fits[i].missing},
+                                {"may_end", std::move(ends)}});
+    }
+    out["pools"].push_back(std::move(pool));
+  }
+  std::printf("%s\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace).c_str());
+}
+
+}  // namespace
+
+int plan_together(const std::string& path, bool as_json) {
+  const auto together = read_together(path);
+  if (!together) return report(together.error());
+  if (as_json)
+    print_json(*together);
+  else
+    print_text(*together);
+  return std::ranges::any_of(together->fits, &FitBeside::never) ? kFailed : kOk;
+}
+
+}  // namespace flyball::cli

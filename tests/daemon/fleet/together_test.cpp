@@ -1,0 +1,69 @@
+// Which models fit together, and who would end for whom.
+#include "daemon/fleet/together.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace flyball::fleet {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr std::uint64_t kUnit = 1ULL << 30;
+
+PlannedModel planned(const char* name, std::uint64_t gib, bool pinned = false, std::size_t pool = 0) {
+  PlannedModel out{name, pool == 0 ? "cpu" : "opencl", pool, {}, pinned, ""};
+  out.need.weight_bytes = (gib - 1) * kUnit;
+  out.need.least_kv_bytes = kUnit;
+  out.need.kv_bytes = 100 * kUnit;  // those it would like
+  return out;
+}
+
+std::vector<MemoryPool> rooms(std::uint64_t machine, std::uint64_t cards) {
+  return {{"machine", machine * kUnit, true}, {"cards", cards * kUnit, false}};
+}
+
+TEST(FitTogether, NobodyEndsWhereAllHaveRoom) {
+  const std::vector<PlannedModel> models{planned("a", 6), planned("b", 10), planned("c", 24, false, 1)};
+  for (const FitBeside& fit : fit_together(rooms(16, 24), models)) {
+    EXPECT_EQ(fit.missing, 0U);
+    EXPECT_THAT(fit.may_end, IsEmpty());
+    EXPECT_FALSE(fit.never);
+  }
+}
+
+TEST(FitTogether, OthersOfThePoolEndForWhatIsMissing) {
+  const std::vector<PlannedModel> models{planned("a", 6), planned("b", 10), planned("c", 4, false, 1)};
+  const auto fits = fit_together(rooms(15, 3), models);
+  EXPECT_EQ(fits[0].missing, kUnit);
+  EXPECT_THAT(fits[0].may_end, ElementsAre(1));
+  EXPECT_THAT(fits[1].may_end, ElementsAre(0));
+  EXPECT_TRUE(fits[2].never) << "too large even alone";
+  EXPECT_EQ(fits[2].missing, kUnit);
+  EXPECT_THAT(fits[2].may_end, IsEmpty());
+}
+
+TEST(FitTogether, PinnedOnesEndForNobody) {
+  const std::vector<PlannedModel> models{planned("a", 6, true), planned("b", 8), planned("c", 8)};
+  const auto fits = fit_together(rooms(15, 0), models);
+  EXPECT_THAT(fits[1].may_end, ElementsAre(2)) << "the pinned one stays";
+  EXPECT_FALSE(fits[1].never);
+  EXPECT_THAT(fits[0].may_end, ElementsAre(1, 2));
+  const auto scarce = fit_together(rooms(13, 0), models);
+  EXPECT_TRUE(scarce[1].never) << "6 are pinned, and 8 needed";
+  EXPECT_EQ(scarce[1].missing, kUnit);
+  EXPECT_EQ(scarce[0].missing, 0U) << "the others are never loaded";
+}
+
+TEST(FitTogether, OneOfAGroupIsLoaded) {
+  std::vector<PlannedModel> models{planned("a", 8), planned("b", 8)};
+  EXPECT_EQ(fit_together(rooms(10, 0), models)[0].missing, 6 * kUnit);
+  for (PlannedModel& model : models) model.group = "either";
+  EXPECT_EQ(fit_together(rooms(10, 0), models)[0].missing, 0U);
+}
+
+}  // namespace
+}  // namespace flyball::fleet
