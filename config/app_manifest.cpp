@@ -160,6 +160,9 @@ const std::vector<Bound<AppManifest>>& app_table() {
        [](AppManifest& a, const Node& n) { a.privacy = chosen<Privacy>(kPrivacies, n.text); }},
       {{"limits", object_of(limits_table()), "what it may use; the operator's config.yaml caps it"},
        [](AppManifest& a, const Node& n) { read_into(a.limits, n, limits_table()); }},
+      {{"unknown_fields", choice({"refuse", "accept"}),
+        "whether a request with fields that the API does not know is refused, or served without them"},
+       [](AppManifest& a, const Node& n) { a.accepts_unknown_fields = n.text == "accept"; }},
       {{"chat", object_of(chat_table()), "how its chats become prompts"},
        [](AppManifest& a, const Node& n) { read_into(a.chat, n, chat_table()); }},
   };

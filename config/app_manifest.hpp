@@ -87,6 +87,7 @@ struct AppManifest {
   std::optional<Privacy> privacy;
   AppLimits limits;
   AppChat chat;
+  bool accepts_unknown_fields = false;  // of requests; their receipts name them
   std::string source;  // file name, for messages
   std::string id_at;   // where the id stands: "scripts.yaml:2:6"
   std::vector<std::string> models_at;  // and where each of `models` does

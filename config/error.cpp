@@ -6,12 +6,13 @@ namespace flyball {
 namespace {
 
 // In the order of the enumerators; the static_assert below keeps the two lists the same length.
-constexpr std::array<std::string_view, 41> kNames = {
+constexpr std::array<std::string_view, 42> kNames = {
     "invalid_json",
     "json_too_deep",
     "json_too_large",
     "invalid_value",
     "missing_field",
+    "unknown_field",
     "unsupported_value",
     "context_length_exceeded",
     "template_error",

@@ -19,6 +19,7 @@ enum class ErrorCode : std::uint8_t {
   json_too_large,
   invalid_value,
   missing_field,
+  unknown_field,
   unsupported_value,
   context_length_exceeded,
   template_error,

@@ -19,6 +19,9 @@ constexpr std::array kTable{
     ErrorRow{invalid_value, 400, kRequest, Retry::no,
              "A field has the wrong type or is out of range; `param` names it."},
     ErrorRow{missing_field, 400, kRequest, Retry::no, "A required field is absent; `param` names it."},
+    ErrorRow{unknown_field, 400, kRequest, Retry::no,
+             "The API does not know a field of the request; `param` names it, and the message the nearest "
+             "known one."},
     ErrorRow{unsupported_value, 400, kRequest, Retry::no,
              "The field is known, this value of it is not served."},
     ErrorRow{context_length_exceeded, 400, kRequest, Retry::no,

@@ -1,6 +1,22 @@
 #include "daemon/api/operation.hpp"
 
+#include "daemon/api/json_text.hpp"
+
 namespace flyball::api {
+
+std::vector<std::string> UnknownFields::listed() const {
+  std::vector<std::string> out = places_;
+  if (count_ > out.size()) out.push_back("and " + std::to_string(count_ - places_.size()) + " more");
+  return out;
+}
+
+std::string UnknownFields::place(std::string_view object, std::string_view name) {
+  std::string out(object);
+  if (!out.empty()) out.push_back('.');
+  out.append(name.substr(0, cut_of_text(name, kPlaceBytes)));
+  out.resize(cut_of_text(out, kPlaceBytes));
+  return out;
+}
 
 const char* to_string(Generate::Kind kind) noexcept {
   return kind == Generate::Kind::chat ? "chat" : "completion";

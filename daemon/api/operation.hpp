@@ -46,6 +46,36 @@ class AnswerWriter {
   virtual bool whole(std::span<Choice> choices, const Usage& usage, std::string& out) = 0;
 };
 
+// The fields of a request that its API does not know. The service refuses such a request, unless the manifest
+// of its app accepts them.
+class UnknownFields {
+ public:
+  static constexpr std::size_t kNamed = 16;        // the first ones by name
+  static constexpr std::size_t kPlaceBytes = 100;  // a longer place is cut
+
+  // The field `name` of the object at `object` ("": the body). `refuse` returns the error for it, whose param
+  // is set here; it is called for the first field alone.
+  template <class Refuse>
+  void add(std::string_view object, std::string_view name, Refuse refuse) {
+    ++count_;
+    if (places_.size() < kNamed) places_.push_back(place(object, name));
+    if (refusal_) return;
+    refusal_ = refuse();
+    refusal_->param = places_.front();
+  }
+  const std::vector<std::string>& places() const noexcept { return places_; }  // "messages[0].contnet"
+  const std::optional<Error>& refusal() const noexcept { return refusal_; }    // nullopt: there is none
+  // For the receipt: the places, and behind kNamed of them "and 3 more".
+  std::vector<std::string> listed() const;
+
+ private:
+  static std::string place(std::string_view object, std::string_view name);
+
+  std::size_t count_ = 0;
+  std::vector<std::string> places_;
+  std::optional<Error> refusal_;
+};
+
 struct Generate {
   enum class Kind : std::uint8_t { chat, completion };
 
@@ -59,6 +89,7 @@ struct Generate {
   CompletionRequest base;       // all but id and prompt; its seed is the first choice's
   std::uint64_t prompt_bytes = 0;
   std::string note;  // what the client should know of how it was read (x-flyball-note); "": nothing
+  UnknownFields unknown;
   std::unique_ptr<AnswerWriter> writer;
   std::function<std::unique_ptr<TextParser>()> parser;  // empty: everything is text
 
@@ -88,6 +119,7 @@ struct TellMetrics {};
 struct Explain {
   route::RequestTraits traits;
   std::vector<std::pair<std::string, nlohmann::json>> facts;  // instead of those found, by name
+  UnknownFields unknown;
 };
 struct FindReceipt {
   std::string request_id;

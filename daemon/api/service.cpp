@@ -68,6 +68,11 @@ bool takes_body(const Route& route) noexcept {
   return route.body != BodyType::none;
 }
 
+Result<void> check_fields(const config::AppManifest& app, const UnknownFields& unknown) {
+  if (app.accepts_unknown_fields || !unknown.refusal()) return {};
+  return std::unexpected(*unknown.refusal());
+}
+
 double milliseconds_since(http::TimePoint from) {
   return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
 }
@@ -385,6 +390,7 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
 
 void Service::Impl::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
+  if (const auto known = check_fields(app, request.unknown); !known) return answer(call, pass(known));
   auto model = call.state->apps.model_for(app, request.model);
   if (!model) return answer(call, pass(model));
   auto max_tokens = apps::Registry::cap_max_tokens(app, request.base.max_tokens);
@@ -415,6 +421,7 @@ void Service::Impl::run(const Call& call, Generate request) {
                                 .prompts = std::move(request.prompts),
                                 .n = request.n,
                                 .body_bytes = call.body_bytes,
+                                .ignored_fields = request.unknown.listed(),
                                 .file = call.state->settings->file_of(**model),
                                 .measured = &call.state->settings->measured},
                                inference);
@@ -489,6 +496,7 @@ void Service::Impl::run(const Call& call, TellMetrics) {
 }
 
 void Service::Impl::run(const Call& call, Explain question) {
+  if (const auto known = check_fields(*call.app, question.unknown); !known) return answer(call, pass(known));
   if (const auto read = read_slo_fields(call.exchange->request(), question.traits); !read)
     return answer(call, pass(read));
   std::vector<policy::NamedFact> overrides;
@@ -511,6 +519,7 @@ void Service::Impl::run(const Call& call, Explain question) {
                             .base = {},
                             .prompts = {},
                             .body_bytes = call.body_bytes,
+                            .ignored_fields = question.unknown.listed(),
                             .file = call.state->settings->file_of(**model),
                             .measured = &call.state->settings->measured};
   const route::Receipt receipt = dispatcher.explain(spec, overrides);

@@ -70,6 +70,16 @@ std::string slo_text(const Json& receipt) {
   return out;
 }
 
+// The unknown fields that the app's manifest let pass. "" for none.
+std::string ignored_fields_text(const Json& receipt) {
+  const Json& fields = member(receipt, "ignored_fields");
+  if (!fields.is_array() || fields.empty()) return "";
+  std::string out;
+  for (const Json& field : fields)
+    out += (out.empty() ? "\nignored, as unknown fields: " : ", ") + json_text(field);
+  return out + "\n";
+}
+
 // What became of a request: the engines that tried, the tokens, the time. "" for a mere decision.
 std::string outcome_text(const Json& receipt) {
   const Json& attempts = member(receipt, "attempts");
@@ -96,7 +106,8 @@ std::string outcome_text(const Json& receipt) {
 
 int print(const Json& receipt, bool json) {
   const std::string out = json ? receipt.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-                               : policy::explain_text(receipt) + slo_text(receipt) + outcome_text(receipt);
+                               : policy::explain_text(receipt) + ignored_fields_text(receipt) +
+                                     slo_text(receipt) + outcome_text(receipt);
   std::fputs(out.c_str(), stdout);
   return kOk;
 }

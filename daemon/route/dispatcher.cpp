@@ -314,6 +314,7 @@ Receipt begun_receipt(const JobSpec& spec) {
   receipt.app = spec.app.id;
   receipt.model = spec.model.id;
   receipt.operation = spec.traits.operation;
+  receipt.ignored_fields = spec.ignored_fields;
   receipt.keep = spec.keep;
   receipt.created = std::time(nullptr);
   return receipt;

@@ -20,6 +20,7 @@ nlohmann::json to_json(const Receipt& r) {
   out["operation"] = r.operation;
   out["created"] = r.created;
   out["state"] = r.state.text();
+  if (!r.ignored_fields.empty()) out["ignored_fields"] = r.ignored_fields;
   auto& attempts = out["attempts"] = nlohmann::json::array();
   for (const AttemptRecord& a : r.attempts) {
     attempts.push_back({{"backend", a.backend},

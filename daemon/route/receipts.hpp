@@ -42,6 +42,8 @@ struct Redecision {
 // Whose request it was, and what became of it.
 struct RequestRecord {
   std::string request_id, app, model, operation;
+  // Unknown fields of the request, which the app's manifest lets pass: the first of them, and how many more.
+  std::vector<std::string> ignored_fields = {};
   std::vector<AttemptRecord> attempts;
   std::vector<Redecision> redecisions;  // every move, and the latest of several in a row that stayed
   std::string background_load = {};     // that it began, or would begin (background_load_text()); "": none

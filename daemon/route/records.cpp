@@ -20,13 +20,13 @@ constexpr std::string_view kPutFrame = "INSERT OR IGNORE INTO decision_frames (d
 constexpr std::string_view kPutRecord =
     "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
-    "policy, redecisions, background_load) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-    "?, ?, ?)";
+    "policy, redecisions, background_load, ignored_fields) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?, ?, ?, ?, ?, ?, ?, ?)";
 // Both begin with what read_row() takes.
 const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
     "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, redecisions, "
-    "background_load, d.facts, f.facts, ";
+    "background_load, ignored_fields, d.facts, f.facts, ";
 const std::string kEachSince =
     kSelectRow +
     "frame FROM decisions d JOIN decision_frames f ON f.digest = frame WHERE at >= ? ORDER BY id";
@@ -34,7 +34,7 @@ const std::string kOne = kSelectRow +
                          "p.file, p.text FROM decisions d JOIN decision_frames f ON f.digest = frame "
                          "JOIN decision_policies p ON p.digest = policy "
                          "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
-constexpr std::size_t kDelta = 19, kFrameFacts = 20, kFrame = 21, kPolicyFile = 21, kPolicyText = 22;
+constexpr std::size_t kDelta = 20, kFrameFacts = 21, kFrame = 22, kPolicyFile = 22, kPolicyText = 23;
 
 // What the writer's thread puts down. Shares with the daemon's what neither changes.
 struct Row {
@@ -101,6 +101,19 @@ std::vector<Redecision> read_redecisions(const std::string& kept) {
   return out;
 }
 
+// "" where there is none, as in nearly every record.
+std::string ignored_fields_text(const std::vector<std::string>& fields) {
+  return fields.empty() ? "" : json(fields).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::vector<std::string> read_ignored_fields(const std::string& kept) {
+  std::vector<std::string> out;
+  if (kept.empty()) return out;
+  for (const json& field : json::parse(kept, nullptr, false))
+    if (field.is_string()) out.push_back(field.get<std::string>());
+  return out;
+}
+
 std::uint32_t tokens(const store::Value& value) {
   return static_cast<std::uint32_t>(store::integer(value));
 }
@@ -128,6 +141,7 @@ Record read_row(store::Row row) {
   r.usage.completion_tokens = tokens(row[16]);
   r.redecisions = read_redecisions(store::text(row[17]));
   r.background_load = store::text(row[18]);
+  r.ignored_fields = read_ignored_fields(store::text(row[19]));
   return out;
 }
 
@@ -175,7 +189,8 @@ Result<void> put(store::Database& database, const Row& row) {
                                      row.frame_key,
                                      policy,
                                      redecisions_text(r.redecisions),
-                                     r.background_load});
+                                     r.background_load,
+                                     ignored_fields_text(r.ignored_fields)});
   if (done && row.prunes) done = prune(database, r.created);
   return done;
 }

@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 9> kVersions = {
+  static constexpr std::array<std::string_view, 10> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -48,6 +48,8 @@ std::span<const std::string_view> schema_versions() noexcept {
       R"(DELETE FROM prediction_outcomes WHERE quantity = 'load_ms';)",
       // 9: the load that a request began in the background (daemon/route/background_load.hpp); "" for none.
       R"(ALTER TABLE decisions ADD COLUMN background_load TEXT NOT NULL DEFAULT '';)",
+      // 10: unknown fields of a request that its app's manifest let pass, as JSON; "" without any.
+      R"(ALTER TABLE decisions ADD COLUMN ignored_fields TEXT NOT NULL DEFAULT '';)",
   };
   return kVersions;
 }

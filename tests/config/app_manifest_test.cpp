@@ -62,6 +62,7 @@ models: [m, n]
 privacy: any
 limits: {in_flight: 4, max_tokens: 512, queue: 9, requests_per_minute: 60, bytes_per_minute: 64MiB, tokens_per_minute: 9000,
   tokens_per_day: 1000000000000, kv_tokens: 8192}
+unknown_fields: accept
 chat: {control_tokens_in_content: true}
 )",
                              "apps.d/indexer.yaml");
@@ -96,6 +97,7 @@ chat: {control_tokens_in_content: true}
   EXPECT_EQ(app->limits.tokens_per_day, 1'000'000'000'000U);
   EXPECT_EQ(app->limits.kv_tokens, 8192U);
   EXPECT_TRUE(app->chat.control_tokens_in_content);
+  EXPECT_TRUE(app->accepts_unknown_fields);
 }
 
 TEST(Manifest, AHardSloNeedsAFigure) {
@@ -117,6 +119,15 @@ TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {
   EXPECT_TRUE(app->keys.empty());
   EXPECT_FALSE(app->workload.concurrency);
   EXPECT_FALSE(app->chat.control_tokens_in_content) << "what clients wrote is text";
+}
+
+TEST(Manifest, UnknownFieldsAreRefusedUnlessItAcceptsThem) {
+  EXPECT_FALSE(parse_app(kAppHead, "a.yaml")->accepts_unknown_fields);
+  EXPECT_FALSE(
+      parse_app(std::string(kAppHead) + "unknown_fields: refuse\n", "a.yaml")->accepts_unknown_fields);
+  const auto app = parse_app(std::string(kAppHead) + "unknown_fields: acept\n", "a.yaml");
+  ASSERT_FALSE(app);
+  EXPECT_NE(app.error().message.find("did you mean \"accept\"?"), std::string::npos) << app.error().message;
 }
 
 TEST_F(Manifests, KeyFromAFile) {

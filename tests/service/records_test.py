@@ -23,6 +23,25 @@ workload: {class: batch}
 
 
 class RecordsTest(unittest.TestCase):
+    def test_ignored_fields_are_explained_by_a_daemon_and_by_its_store(self):
+        app = "schema: flyball.app/v1\napp: example\nunknown_fields: accept\n"
+        with tempfile.TemporaryDirectory(prefix="flyball-e2e-") as state:
+            with Daemon(more="state_dir: %s" % state, app=app) as daemon:
+                body = dict(GREEDY, prompt="Sesame opens", max_tokens=3)
+                body.update({"tempreature": 0.5, "\x1b[31mred": 1})
+                status, _, headers = daemon.request_with_headers("POST", "/v1/completions", body)
+                self.assertEqual(status, 200)
+                request = headers["x-request-id"]
+                told = flyball("explain", request, "--url", daemon.url)
+                self.assertEqual(told.returncode, 0, told.stderr)
+                self.assertIn("ignored, as unknown fields: tempreature, ", told.stdout)
+                self.assertNotIn("\x1b", told.stdout)
+                daemon.signal(signal.SIGTERM)
+                self.assertEqual(daemon.wait(), 0)
+            recorded = flyball("explain", request, "--store", os.path.join(state, "flyball.db"))
+            self.assertEqual(recorded.returncode, 0, recorded.stderr)
+            self.assertIn("ignored, as unknown fields: tempreature, ", recorded.stdout)
+
     def test_a_request_is_explained_after_a_restart(self):
         with tempfile.TemporaryDirectory(prefix="flyball-e2e-") as state:
             more = "state_dir: %s" % state

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "config/json_reader.hpp"
 #include "daemon/api/openai/completion_request.hpp"
+#include "daemon/api/openai/fields.hpp"
 
 namespace flyball::api::native {
 namespace {
@@ -25,10 +27,13 @@ Result<Explain> parse_explain(std::string_view text) {
   Explain out;
   if (body.find("messages") || body.find("prompt")) {
     const auto kind = body.find("messages") ? Generate::Kind::chat : Generate::Kind::completion;
-    auto request = openai::parse_generate(kind, body);
+    auto request = openai::parse_generate(kind, body, openai::kExplain);
     if (!request) return pass(request);
     out.traits = traits_of(*request);
+    out.unknown = std::move(request->unknown);
   } else {
+    const auto ok = openai::check_members(body, openai::FieldOf::body, openai::kExplain, {}, out.unknown);
+    if (!ok) return pass(ok);
     out.traits.operation = to_string(Generate::Kind::chat);
     if (const JsonView model = body.member("model")) {
       if (!model.is_string()) return fail(ErrorCode::invalid_value, "'model' must be a string.", "model");

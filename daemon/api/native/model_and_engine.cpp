@@ -13,7 +13,7 @@ Result<ModelAndEngine> parse_model_and_engine(std::string_view text) {
   ModelAndEngine out;
   for (const auto& [key, value] : body.members()) {
     if (key != "model" && key != "engine")
-      return fail(ErrorCode::invalid_value,
+      return fail(ErrorCode::unknown_field,
                   "There is no field " + config::not_among(key, {"model", "engine"}) + ".",
                   std::string(key.substr(0, 100)));
     if (!value.is_string())

@@ -14,7 +14,7 @@ struct ModelAndEngine {
 };
 
 // {"model": ID} or {"model": ID, "engine": KIND}. invalid_json; missing_field; invalid_value: a field of
-// another type or name, because an engine that is misspelled must not stand for all engines.
+// another type; unknown_field: of another name, because an engine that is misspelled must not stand for all.
 Result<ModelAndEngine> parse_model_and_engine(std::string_view body);
 
 }  // namespace flyball::api::native

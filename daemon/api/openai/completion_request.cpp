@@ -85,7 +85,8 @@ Result<void> read_seed(const Fields& body, Generate& out) {
   return {};
 }
 
-Result<void> read_stream_options(const Fields& body, bool stream, bool& include_usage) {
+Result<void> read_stream_options(const Fields& body, bool stream, bool& include_usage,
+                                 UnknownFields& unknown) {
   const JsonView options = body.member("stream_options");
   if (!options) return {};
   if (!options.is_object()) return invalid("stream_options", "must be an object");
@@ -94,35 +95,16 @@ Result<void> read_stream_options(const Fields& body, bool stream, bool& include_
     if (!usage.is_boolean()) return invalid("stream_options.include_usage", "must be a boolean");
     include_usage = usage.as_bool();
   }
-  return {};
+  return check_members(options, FieldOf::stream_options, kBoth, "stream_options", unknown);
 }
 
-bool is_text(JsonView value, std::string_view text) {
-  return value.is_string() && value.text() == text;
-}
-
-// Features of the API that change what an answer means are refused, not ignored.
-Result<void> refuse_unsupported(const Fields& body, Kind kind) {
-  if (const JsonView format = body.member("response_format")) {
-    const JsonView type = format.is_object() ? format.member("type") : JsonView();
-    if (!type.is_string()) return invalid("response_format", "must be an object with a 'type'");
-    if (type.text() != "text") return unsupported("response_format", "is served for type 'text' only");
-  }
-  if (kind == Kind::completion) {
-    if (const JsonView suffix = body.member("suffix"); suffix && !is_text(suffix, ""))
-      return unsupported("suffix", "is not served");
-    return {};
-  }
-  for (const char* name : {"functions", "function_call"})
-    if (body.member(name)) return unsupported(name, "is deprecated and not served; use 'tools'");
-  if (body.member("audio")) return unsupported("audio", "is not served");
-  const JsonView modalities = body.member("modalities");
-  const auto is_text_only = [&] {
-    return modalities.is_array() && modalities.size() == 1 &&
-           is_text((*modalities.members().begin()).value, "text");
-  };
-  if (modalities && !is_text_only()) return unsupported("modalities", "is served as [\"text\"] only");
-  return {};
+Result<void> read_response_format(const Fields& body, UnknownFields& unknown) {
+  const JsonView format = body.member("response_format");
+  if (!format) return {};
+  const JsonView type = format.is_object() ? format.member("type") : JsonView();
+  if (!type.is_string()) return invalid("response_format", "must be an object with a 'type'");
+  if (type.text() != "text") return unsupported("response_format", "is served for type 'text' only");
+  return check_members(format, FieldOf::response_format, kBoth, "response_format", unknown);
 }
 
 std::uint32_t max_tokens(const Scalars& scalars, Kind kind) {
@@ -158,7 +140,7 @@ Result<TokenPrompt> read_tokens(JsonView array) {
 // "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
 Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
   const JsonView prompt = body.member("prompt");
-  if (!prompt) return fail(ErrorCode::missing_field, "'prompt' is required.", "prompt");
+  if (!prompt) return missing("prompt", out.unknown);
   if (prompt.is_string()) {
     out.prompts.emplace_back(TextPrompt{std::string(prompt.text())});
   } else if (!prompt.is_array() || prompt.size() == 0) {
@@ -193,18 +175,18 @@ Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
 
 }  // namespace
 
-Result<Generate> parse_generate(Kind kind, JsonView document) {
+Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
   if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
 
-  const Fields body(document);
   Generate out;
   out.kind = kind;
+  const Endpoints endpoint = kind == Kind::chat ? kChat : kCompletions;
+  const Fields body(document, endpoint | also, out.unknown);
   if (const JsonView model = body.member("model")) {
     if (!model.is_string()) return invalid("model", "must be a string");
     out.model = model.text();
   }
   Scalars scalars;
-  const Endpoints endpoint = kind == Kind::chat ? kChat : kCompletions;
   const auto all_of = [](auto&&... steps) -> Result<void> {
     Result<void> ok;
     (void)((ok = steps()).has_value() && ...);
@@ -214,7 +196,8 @@ Result<Generate> parse_generate(Kind kind, JsonView document) {
       all_of([&] { return read_parameters(body, endpoint, out.base.sampling, scalars); },
              [&] { return read_logprobs(scalars, out); }, [&] { return read_stop(body, out.base.stop); },
              [&] { return read_logit_bias(body, out.base.sampling.logit_bias); },
-             [&] { return read_seed(body, out); }, [&] { return refuse_unsupported(body, kind); });
+             [&] { return read_seed(body, out); }, [&] { return read_response_format(body, out.unknown); },
+             [&] { return body.refused(); });
   if (!ok) return pass(ok);
   if (scalars.stream) out.stream = StreamFraming::sse;
   out.n = scalars.n;
@@ -224,10 +207,10 @@ Result<Generate> parse_generate(Kind kind, JsonView document) {
   if (scalars.best_of != 0 && scalars.best_of != out.n)
     return unsupported("best_of", "is served only when it equals 'n'");
   bool include_usage = false;
-  if (ok = read_stream_options(body, scalars.stream, include_usage); !ok) return pass(ok);
+  if (ok = read_stream_options(body, scalars.stream, include_usage, out.unknown); !ok) return pass(ok);
 
   if (kind == Kind::chat) {
-    auto chat = read_chat_prompt(body, out.note);
+    auto chat = read_chat_prompt(body, out.note, out.unknown);
     if (!chat) return pass(chat);
     out.has_tools = !chat->tools.empty();
     out.prompt_bytes = chat->messages.json_bytes() + chat->tools.json_bytes();

@@ -7,6 +7,7 @@
 
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
+#include "daemon/api/openai/parameters.hpp"
 #include "daemon/api/operation.hpp"
 
 namespace flyball::api::openai {
@@ -17,8 +18,9 @@ inline constexpr std::size_t kMaxLogitBias = 1'024;
 inline constexpr std::size_t kMaxChoices = 16;         // prompts times n
 inline constexpr std::uint32_t kLegacyMaxTokens = 16;  // the API's default for completions
 
-// missing_field, invalid_value, unsupported_value. Unknown top-level fields are ignored, as the API's own
-// clients send new ones ahead of their servers. The writer of the answer comes with the request.
-Result<Generate> parse_generate(Generate::Kind kind, JsonView body);
+// missing_field, invalid_value, unsupported_value. Fields that the table of fields lacks are noted in
+// Generate::unknown. `also`: another endpoint whose fields the body may have. The writer of the answer comes
+// with the request.
+Result<Generate> parse_generate(Generate::Kind kind, JsonView body, Endpoints also = {});
 
 }  // namespace flyball::api::openai

@@ -48,7 +48,33 @@ PackedJson without_nulls(JsonView tools) {
   return out.take();
 }
 
-Result<PackedJson> read_tools(const Fields& body) {
+// Precondition: read_chat_history() has taken the messages.
+Result<void> check_messages(JsonView messages, UnknownFields& unknown) {
+  const auto each = [&](JsonView array, const std::string& place, auto check) -> Result<void> {
+    std::size_t i = 0;
+    for (const auto& [key, one] : array.members())
+      if (auto ok = check(one, place + "[" + std::to_string(i++) + "]"); !ok) return ok;
+    return {};
+  };
+  const auto check_part = [&](JsonView part, const std::string& place) {
+    return check_members(part, FieldOf::part, kChat, place, unknown);
+  };
+  const auto check_call = [&](JsonView call, const std::string& place) -> Result<void> {
+    if (auto ok = check_members(call, FieldOf::call, kChat, place, unknown); !ok) return ok;
+    return check_members(call.find("function"), FieldOf::called_function, kChat, place + ".function",
+                         unknown);
+  };
+  return each(messages, "messages", [&](JsonView message, const std::string& place) -> Result<void> {
+    auto ok = check_members(message, FieldOf::message, kChat, place, unknown);
+    if (const JsonView content = message.member("content"); ok && content.is_array())
+      ok = each(content, place + ".content", check_part);
+    if (const JsonView calls = message.member("tool_calls"); ok && calls)
+      ok = each(calls, place + ".tool_calls", check_call);
+    return ok;
+  });
+}
+
+Result<PackedJson> read_tools(const Fields& body, UnknownFields& unknown) {
   const JsonView choice = body.member("tool_choice");
   if (choice && !(choice.is_string() && (choice.text() == "none" || choice.text() == "auto")))
     return invalid(ErrorCode::unsupported_value, "tool_choice", "is served as 'none' or 'auto' only");
@@ -65,6 +91,9 @@ Result<PackedJson> read_tools(const Fields& body) {
     const JsonView function = tool.find("function");
     if (!function.is_object() || !function.find("name").is_string())
       return invalid(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
+    auto ok = check_members(tool, FieldOf::tool, kChat, place, unknown);
+    if (ok) ok = check_members(function, FieldOf::tool_function, kChat, place + ".function", unknown);
+    if (!ok) return pass(ok);
   }
   if (tools.size() == 0 || (choice && choice.text() == "none")) return PackedJson();
   return without_nulls(tools);
@@ -72,17 +101,18 @@ Result<PackedJson> read_tools(const Fields& body) {
 
 }  // namespace
 
-Result<ChatPrompt> read_chat_prompt(const Fields& body, std::string& note) {
+Result<ChatPrompt> read_chat_prompt(const Fields& body, std::string& note, UnknownFields& unknown) {
   const JsonView messages = body.member("messages");
-  if (!messages) return fail(ErrorCode::missing_field, "'messages' is required.", "messages");
+  if (!messages) return missing("messages", unknown);
   auto history = read_chat_history(messages);
   if (!history) return pass(history);
+  if (auto ok = check_messages(messages, unknown); !ok) return pass(ok);
 
   ChatPrompt prompt;
   prompt.messages = std::move(history->messages);
   note = std::move(history->note);
 
-  auto tools = read_tools(body);
+  auto tools = read_tools(body, unknown);
   if (!tools) return pass(tools);
   prompt.tools = std::move(*tools);
 

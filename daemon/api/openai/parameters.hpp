@@ -32,7 +32,10 @@ struct Scalars {
   bool ignore_eos = false;
 };
 
-enum Endpoints : std::uint8_t { kChat = 1, kCompletions = 2, kBoth = 3 };
+enum Endpoints : std::uint8_t { kChat = 1, kCompletions = 2, kBoth = 3, kExplain = 4, kEverywhere = 7 };
+constexpr Endpoints operator|(Endpoints a, Endpoints b) noexcept {
+  return static_cast<Endpoints>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
 
 // A value out of the range that clients of other servers send, and the value that it stands for.
 struct Sentinel {

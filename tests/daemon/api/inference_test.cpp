@@ -35,6 +35,37 @@ TEST_F(InferenceTest, content_is_text_unless_the_apps_manifest_says_otherwise) {
   }
 }
 
+TEST_F(InferenceTest, RefusesUnknownFieldsBeforeAnEngineIsAskedUnlessTheManifestAcceptsThem) {
+  constexpr std::string_view kMisspelt =
+      R"({"model":"demo","messages":[{"role":"user","content":"Hi","colour":"red"}],"tempreature":0.5})";
+  for (const std::string_view path : {kChatPath, std::string_view("/v1/route/explain")}) {
+    const Answer refused = ask(kMisspelt, path);
+    EXPECT_EQ(refused.status, 400);
+    const json error = json::parse(refused.body)["error"];
+    EXPECT_EQ(error["code"], "unknown_field");
+    EXPECT_EQ(error["param"], "tempreature");
+    EXPECT_EQ(error["type"], "invalid_request_error");
+    EXPECT_EQ(
+        error["message"],
+        "The body has an unknown field \"tempreature\"; did you mean \"temperature\"? An app whose manifest "
+        "says `unknown_fields: accept` may send it.");
+  }
+  EXPECT_TRUE(rig.cpu().started.empty());
+
+  rig.settings->apps[0].accepts_unknown_fields = true;
+  const json expected = {"tempreature", "messages[0].colour"};
+  const Answer answer = ask(kMisspelt);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(rig.cpu().started.at(0).sampling.temperature, 1.0F);
+  Wire wire(rig);
+  wire.send(get("/v1/route/receipts/" + answer.field("x-request-id")));
+  EXPECT_EQ(json::parse(wire.answer().body)["ignored_fields"], expected);
+  EXPECT_EQ(json::parse(ask(kMisspelt, "/v1/route/explain").body)["ignored_fields"], expected);
+  EXPECT_FALSE(json::parse(ask(kHello, "/v1/route/explain").body).contains("ignored_fields"));
+  EXPECT_EQ(ask(R"({"messages":[{"role":"user","content":"Hi"}],"grammar":"root ::= x"})").status, 400)
+      << "a known field that is not served stays refused";
+}
+
 TEST_F(InferenceTest, stream) {
   const Answer answer = ask(kHelloStream);
   EXPECT_EQ(answer.status, 200);

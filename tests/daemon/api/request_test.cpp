@@ -1,4 +1,8 @@
 // Bodies to typed requests: bounded JSON, the parameter table, messages passed on in the client's own words.
+#include <ranges>
+#include <set>
+#include <tuple>
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -6,6 +10,7 @@
 #include "config/json_reader.hpp"
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/completion_request.hpp"
+#include "daemon/api/openai/field_table.hpp"
 #include "daemon/api/openai/parameters.hpp"
 #include "daemon/api/openai/writer.hpp"
 #include "tests/harness/packed.hpp"
@@ -156,10 +161,189 @@ TEST(request, limits_are_written_out) {
             "'top_k' is 1000001, but must be at least 0 and at most 1000000, or -1 (off).");
 }
 
-TEST(request, null_is_absent_and_unknown_fields_are_ignored) {
-  const auto r =
-      chat(R"(,"temperature":null,"stop":null,"tools":null,"user":"x","metadata":{"a":"b"},"from_2031":[1])");
+TEST(request, null_is_absent) {
+  const auto r = chat(
+      R"(,"temperature":null,"stop":null,"tools":null,"user":"x","metadata":{"a":"b"},"from_2031":null)");
   EXPECT_EQ(r.base.sampling.temperature, 1.0F);
+  EXPECT_FALSE(r.unknown.refusal());
+}
+
+// ---- the table of fields ----------------------------------------------------------------------------------
+
+std::vector<std::string> words(std::string_view names) {
+  std::vector<std::string> out;
+  for (const auto word : std::views::split(names, ' ')) out.emplace_back(std::string_view(word));
+  return out;
+}
+
+// The group's member with this value, in the object where it belongs.
+Result<Generate> with_member(const FieldGroup& group, const std::string& name, const std::string& value) {
+  const std::string member = ",\"" + name + "\":" + value;
+  const auto message = [](const std::string& more) {
+    return R"({"messages":[{"role":"assistant")" + more + "}]}";
+  };
+  const auto tool = [](const std::string& of_tool, const std::string& of_function) {
+    return R"({"messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"f")" +
+           of_function + "}" + of_tool + "}]}";
+  };
+  const auto call = [&](const std::string& of_call, const std::string& of_function) {
+    return message(R"(,"content":"a","tool_calls":[{"function":{"name":"f")" + of_function + "}" + of_call +
+                   "}]");
+  };
+  const Kind kind = (group.endpoints & kChat) != 0 ? Kind::chat : Kind::completion;
+  const std::string of_body =
+      kind == Kind::chat ? R"({"messages":[{"role":"user","content":"Hi"}])" : R"({"prompt":"Hi")";
+  switch (group.of) {
+    case FieldOf::body:
+      return parse(kind, of_body + member + "}");
+    case FieldOf::stream_options:
+      return parse(kind,
+                   of_body + R"(,"stream":true,"stream_options":{"include_usage":true)" + member + "}}");
+    case FieldOf::response_format:
+      return parse(kind, of_body + R"(,"response_format":{"type":"text")" + member + "}}");
+    case FieldOf::message:
+      return parse(kind, message(R"(,"content":"a")" + member));
+    case FieldOf::part:
+      return parse(kind, message(R"(,"content":[{"type":"text","text":"a")" + member + "}]"));
+    case FieldOf::call:
+      return parse(kind, call(member, ""));
+    case FieldOf::called_function:
+      return parse(kind, call("", member));
+    case FieldOf::tool:
+      return parse(kind, tool(member, ""));
+    case FieldOf::tool_function:
+      return parse(kind, tool("", member));
+  }
+  std::abort();
+}
+
+// A value that no field takes, nor asks for nothing.
+constexpr const char* kOdd = R"([{"no":1}])";
+
+TEST(FieldTable, AcceptedFieldsTakeAnyValueAndRefusedOnesNone) {
+  for (const FieldGroup& group : field_groups())
+    for (const std::string& name : words(group.names)) {
+      if (group.use == FieldUse::served || name == "function_call")
+        continue;  // messages[].function_call: below
+      const auto odd = with_member(group, name, kOdd);
+      if (group.use == FieldUse::accepted) {
+        ASSERT_TRUE(odd) << name << ": " << odd.error().message;
+        EXPECT_FALSE(odd->unknown.refusal()) << name;
+        continue;
+      }
+      ASSERT_FALSE(odd) << name;
+      EXPECT_EQ(odd.error().code, ErrorCode::unsupported_value) << name;
+      EXPECT_TRUE(odd.error().param.ends_with(name)) << odd.error().param;
+      EXPECT_NE(odd.error().message.find(group.note), std::string::npos) << odd.error().message;
+      EXPECT_TRUE(with_member(group, name, "null")) << name;
+      for (const json& nothing : json::parse(group.asks_for_nothing)) {
+        const auto read = with_member(group, name, nothing.dump());
+        EXPECT_TRUE(read) << name << " " << nothing << ": " << (read ? "" : read.error().message);
+        EXPECT_FALSE(read && read->unknown.refusal()) << name;
+      }
+    }
+  EXPECT_EQ(chat_error(R"({"messages":[{"role":"user","content":"Hi","function_call":{"name":"f"}}]})").param,
+            "messages[0].function_call");
+  EXPECT_EQ(chat_error(R"({"messages":[{"role":"user","content":"Hi"}],"function_call":"auto"})").param,
+            "function_call");
+}
+
+// A row that the parser did not read would let every value pass.
+TEST(FieldTable, TheParserReadsEachServedFieldOfTheBody) {
+  std::size_t read = 0;
+  for (const Kind kind : {Kind::chat, Kind::completion})
+    for (const std::string_view name :
+         field_names(FieldOf::body, kind == Kind::chat ? kChat : kCompletions)) {
+      const Endpoints endpoint = kind == Kind::chat ? kChat : kCompletions;
+      const FieldGroup* const field = find_field(FieldOf::body, endpoint, name);
+      ASSERT_NE(field, nullptr) << name;
+      if (field->use != FieldUse::served) continue;
+      json body{{"stream", true}, {kind == Kind::chat ? "messages" : "prompt", "Hi"}};
+      if (kind == Kind::chat) body["messages"] = {{{"role", "user"}, {"content", "Hi"}}};
+      ASSERT_TRUE(parse(kind, body.dump()));
+      body[std::string(name)] = json::parse(kOdd);
+      const auto odd = parse(kind, body.dump());
+      ASSERT_FALSE(odd) << name;
+      EXPECT_TRUE(odd.error().param.starts_with(name)) << name << ": " << odd.error().param;
+      ++read;
+    }
+  EXPECT_GT(read, parameters().size());
+}
+
+TEST(FieldTable, HasEachNameOncePerEndpoint) {
+  std::set<std::tuple<FieldOf, Endpoints, std::string>> seen;
+  for (const FieldGroup& group : field_groups())
+    for (const std::string& name : words(group.names))
+      for (const Endpoints endpoint : {kChat, kCompletions, kExplain})
+        if ((group.endpoints & endpoint) != 0) {
+          EXPECT_TRUE(seen.emplace(group.of, endpoint, name).second) << name;
+        }
+  for (const Parameter& p : parameters())
+    for (const Endpoints endpoint : {kChat, kCompletions})
+      if ((p.endpoints & endpoint) != 0) {
+        EXPECT_TRUE(seen.emplace(FieldOf::body, endpoint, std::string(p.name)).second) << p.name;
+      }
+}
+
+TEST(UnknownFields, AreNamedWithTheirPlaceAndTheirNearestNeighbour) {
+  struct Case {
+    const char *members, *param, *says;
+  };
+  for (const Case& c :
+       {Case{R"("tempreature":1)", "tempreature",
+             "The body has an unknown field \"tempreature\"; did you mean \"temperature\"? "},
+        Case{R"("from_2031":[1])", "from_2031", "The body has an unknown field \"from_2031\". "},
+        Case{R"("prompt":"x")", "prompt", "\"prompt\", which is one of /v1/completions. "},
+        Case{R"("facts":{})", "facts", "\"facts\", which is one of /v1/route/explain. "},
+        Case{R"("stream":true,"stream_options":{"include_usge":true})", "stream_options.include_usge",
+             "'stream_options' has an unknown field \"include_usge\"; did you mean \"include_usage\"? "},
+        Case{R"("response_format":{"type":"text","kind":1})", "response_format.kind",
+             "'response_format' has"},
+        Case{R"("tools":[{"type":"function","function":{"name":"f","paramters":{}}}])",
+             "tools[0].function.paramters",
+             "'tools[0].function' has an unknown field \"paramters\"; did you mean \"parameters\"? "},
+        Case{R"("tools":[{"type":"function","function":{"name":"f"},"nmae":"x"}])", "tools[0].nmae",
+             "'tools[0]' has"}}) {
+    const auto read = chat("," + std::string(c.members));
+    ASSERT_TRUE(read.unknown.refusal()) << c.members;
+    EXPECT_EQ(read.unknown.refusal()->code, ErrorCode::unknown_field);
+    EXPECT_EQ(read.unknown.refusal()->param, c.param);
+    EXPECT_NE(read.unknown.refusal()->message.find(c.says), std::string::npos)
+        << read.unknown.refusal()->message;
+    EXPECT_EQ(read.unknown.listed(), std::vector<std::string>{c.param});
+  }
+  const auto history = parse(
+      Kind::chat,
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a","txt":"b"}]},{"role":"assistant",)"
+      R"("tool_cals":[1],"empty":[],"none":null,"blank":"","tool_calls":[{"ix":0,"function":{"name":"f","args":1}}]}]})");
+  ASSERT_TRUE(history) << history.error().message;
+  EXPECT_EQ(
+      history->unknown.listed(),
+      (std::vector<std::string>{"messages[0].content[0].txt", "messages[1].tool_cals",
+                                "messages[1].tool_calls[0].ix", "messages[1].tool_calls[0].function.args"}));
+}
+
+TEST(UnknownFields, AreBoundedInNumberAndLength) {
+  std::string members;
+  for (int i = 0; i < 20; ++i) members += ",\"x" + std::to_string(i) + "\":1";
+  const auto many = chat(members).unknown.listed();
+  ASSERT_EQ(many.size(), UnknownFields::kNamed + 1);
+  EXPECT_EQ(many.front(), "x0");
+  EXPECT_EQ(many.back(), "and 4 more");
+  const auto exact = chat(members.substr(0, members.find(",\"x16"))).unknown.listed();
+  EXPECT_EQ(exact.back(), "x15");
+  std::string umlauts = "a";
+  for (int i = 0; i < 1000; ++i) umlauts += "\u00e4";
+  const auto lengthy = chat(",\"" + umlauts + "\":1");
+  EXPECT_EQ(lengthy.unknown.listed().front(), umlauts.substr(0, 99)) << "no character is cut";
+  EXPECT_EQ(lengthy.unknown.refusal()->param, umlauts.substr(0, 99));
+  EXPECT_LT(lengthy.unknown.refusal()->message.size(), 300U);
+}
+
+TEST(UnknownFields, MayBeTheMissingFieldMisspelt) {
+  EXPECT_EQ(chat_error(R"({"mesages":[{"role":"user","content":"Hi"}]})").message,
+            "'messages' is required, and the body has an unknown field \"mesages\".");
+  EXPECT_EQ(chat_error(R"({"other":1})").message, "'messages' is required.");
 }
 
 TEST(request, stop_limits) {
@@ -242,6 +426,9 @@ TEST(ClientValues, AreReadAsWhatTheyStandFor) {
         {R"("logit_bias":null)", ""},
         {R"("logit_bias":{"5":null})", ""},
         {R"("user":"")", ""},
+        {R"("store":false,"service_tier":"auto","metadata":{"a":"b"})", ""},
+        {R"("mirostat":0,"mirostat_tau":5.0,"cache_prompt":true)", ""},
+        {R"("verbosity":"medium","modalities":[ "text" ],"parallel_tool_calls":false)", ""},
         {R"("tools":[])", ""},
         {R"("tools":[],"tool_choice":"auto")", ""},
         {R"("tools":null,"tool_choice":null)", ""},

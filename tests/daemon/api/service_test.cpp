@@ -317,7 +317,7 @@ TEST_F(EnginesTest, mistakes_in_the_body_are_named) {
   EXPECT_EQ(mistake("[]"), "400 invalid_value ");
   EXPECT_EQ(mistake("{"), "400 invalid_json ");
   EXPECT_EQ(mistake(R"({"model":7})"), "400 invalid_value model");
-  EXPECT_EQ(mistake(R"({"model":"demo","engin":"cpu"})"), "400 invalid_value engin")
+  EXPECT_EQ(mistake(R"({"model":"demo","engin":"cpu"})"), "400 unknown_field engin")
       << "a misspelled engine is not all engines";
   EXPECT_EQ(mistake(R"({"model":"demo","engine":"opencl"})"), "400 invalid_value engine");
   EXPECT_EQ(mistake(R"({"model":"demo","engine":""})"), "400 invalid_value engine");

@@ -6,13 +6,15 @@
 #include <string_view>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
-#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/error_table.hpp"
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/errors.hpp"
+#include "daemon/api/openai/field_table.hpp"
 #include "daemon/api/openai/parameters.hpp"
 #include "daemon/api/service.hpp"
+#include "daemon/api/table/codecs.hpp"
 
 namespace flyball::api {
 namespace {
@@ -57,7 +59,30 @@ TEST(docs, parameters) {
                              " |\n";
     EXPECT_NE(doc.find(line), std::string::npos) << "docs/http-api.md lacks:\n" << line;
   }
-  EXPECT_EQ(rows_beginning(doc, "\n| `"), openai::parameters().size() + routes(all_codecs()).size());
+  EXPECT_EQ(rows_beginning(doc, "\n| `"),
+            openai::parameters().size() + openai::field_groups().size() + routes(all_codecs()).size());
+}
+
+TEST(docs, fields) {
+  using namespace openai;
+  const std::string doc = read_doc("http-api.md");
+  std::string lines;
+  for (const FieldGroup& group : field_groups()) {
+    lines += "| `";
+    for (const char c : group.names) lines += c == ' ' ? std::string("`, `") : std::string(1, c);
+    const char* where = group.endpoints == kEverywhere    ? "both, explain"
+                        : group.endpoints == kBoth        ? "both"
+                        : group.endpoints == kChat        ? "chat"
+                        : group.endpoints == kCompletions ? "completions"
+                                                          : "explain";
+    lines +=
+        "` | " + std::string(to_string(group.of)) + " | " + where + " | " + std::string(to_string(group.use));
+    std::string nothing;
+    for (const auto& value : nlohmann::json::parse(group.asks_for_nothing))
+      nothing += (nothing.empty() ? " but for `" : ", `") + value.dump() + "`";
+    lines += nothing + " | " + std::string(group.note) + " |\n";
+  }
+  EXPECT_NE(doc.find(lines), std::string::npos) << "docs/http-api.md lacks:\n" << lines;
 }
 
 TEST(docs, routes) {

@@ -432,11 +432,12 @@ TEST_F(Records, states_of_other_versions_are_read_as_they_stand) {
   }
 }
 
-TEST_F(Records, RedecisionsTheBackgroundLoadAndTheSettingsOfAProfileAreKept) {
+TEST_F(Records, RedecisionsTheBackgroundLoadIgnoredFieldsAndTheSettingsOfAProfileAreKept) {
   const auto settings = settings_by(kPolicy);
   route::Receipt receipt = decided(*settings->tree, "req-1", 5);
   receipt.redecisions = {{120.5, "cpu", "vulkan:latency", "it passed the SLO"}};
   receipt.background_load = "vulkan: loading in the background, would have met the SLO";
+  receipt.ignored_fields = {"tempreature", "tools[0].\xff", "and 3 more"};
   receipt.attempts = {{"cpu", route::RunState::Kind::moved},
                       {.backend = "vulkan",
                        .outcome = route::RunState::Kind::done,
@@ -454,13 +455,17 @@ TEST_F(Records, RedecisionsTheBackgroundLoadAndTheSettingsOfAProfileAreKept) {
   EXPECT_EQ(shown["attempts"], told["attempts"]);
   EXPECT_EQ(shown["redecisions"], told["redecisions"]);
   EXPECT_EQ(shown.value("background_load", ""), receipt.background_load);
+  EXPECT_EQ(shown["ignored_fields"], json({"tempreature", "tools[0].\uFFFD", "and 3 more"}));
   EXPECT_EQ(shown["attempts"][0]["outcome"], "moved");
   EXPECT_EQ(shown["attempts"][1]["settings"], "step budget 20ms, place ahead");
   EXPECT_FALSE(shown["attempts"][2].contains("settings"));
-  ASSERT_TRUE(database.run("UPDATE decisions SET redecisions = '[7, [1, 2, 3, 4], [1]]'"));
+  ASSERT_TRUE(
+      database.run("UPDATE decisions SET redecisions = '[7, [1, 2, 3, 4], [1]]', "
+                   "ignored_fields = '[7, \"x\", {}]'"));
   const auto damaged = route::find_record(database, "req-1", "alice");
   ASSERT_TRUE(damaged && *damaged);
   EXPECT_TRUE((*damaged)->redecisions.empty());
+  EXPECT_EQ((*damaged)->ignored_fields, std::vector<std::string>{"x"});
 }
 
 // The message of a refusal follows from the facts.
