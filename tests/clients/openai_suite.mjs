@@ -120,6 +120,45 @@ async function refused(promise, status, code, param = undefined) {
   return error;
 }
 
+// ---- the fields that the client's types name ---------------------------------------------------------------------
+
+// The names of an interface's members in the package's declarations.
+function members(file, type) {
+  const text = readFileSync(join(modules, 'openai', 'resources', file), 'utf8').replace(/\/\*[^]*?\*\//g, '');
+  const start = text.search(new RegExp(`^ *export interface ${type} `, 'm'));
+  assert(start >= 0, `${file} has no interface ${type}`);
+  const names = [];
+  let depth = 0;
+  for (const line of text.slice(start).split('\n')) {
+    const member = /^ *(\w+)\??: /.exec(line);
+    if (depth === 1 && member) names.push(member[1]);
+    depth += line.split('{').length - line.split('}').length;
+    if (depth === 0) break;
+  }
+  assert(names.length > 0, `${type} has no members`);
+  return names;
+}
+// The tables of request parameters and fields in docs/http-api.md.
+function table() {
+  const text = readFileSync(join(process.env.FLYBALL_SOURCE_DIR, 'docs', 'http-api.md'), 'utf8');
+  const rows = [];
+  for (const line of text.split('\n')) {
+    const cells = line.split(' | ').map((cell) => cell.replace(/^\| | \|$/g, ''));
+    const names = [...cells[0].matchAll(/`(\w+)`/g)].map((match) => match[1]);
+    if (!line.startsWith('| `') || cells.length !== 5 || names.length === 0) continue;
+    const field = /^(served|accepted|refused)/.exec(cells[3]);
+    if (field) rows.push({ names, of: cells[1], where: cells[2].split(', '), use: field[1] });
+    else rows.push({ names, of: 'body', where: [cells[1]], use: 'served' });
+  }
+  assert(rows.length > 80, `docs/http-api.md has ${rows.length} rows`);
+  return rows;
+}
+const odd = [{ no: 1 }];  // a value that no field takes
+// The error's code, or "ok".
+async function explained(body) {
+  return client.post('/route/explain', { body }).then(() => 'ok', (error) => error.code);
+}
+
 // ---- the suite ---------------------------------------------------------------------------------------------------
 
 const tests = {
@@ -284,6 +323,50 @@ const tests = {
     assert(receipt.request_id.startsWith('req-'));
   },
 
+  // The table of docs/http-api.md, which a unit test keeps equal to the parser's, has each field of the client's types, and
+  // the daemon treats it as the table says.
+  async 'every field of the types is served, accepted or refused'() {
+    for (const [file, type, kind] of [
+      ['chat/completions/completions.d.ts', 'ChatCompletionCreateParamsBase', 'chat'],
+      ['completions.d.ts', 'CompletionCreateParamsBase', 'completions'],
+    ]) {
+      const names = members(file, type);
+      assert(names.length >= 17, `${type} has ${names}`);
+      const body = kind === 'chat' ? { messages } : { prompt: 'Once' };
+      for (const name of names) {
+        const use = table().find((row) => row.of === 'body' && row.names.includes(name) && row.where.some((one) => one === 'both' || one === kind))?.use;
+        const code = await explained({ ...body, [name]: odd });
+        const expected = { served: ['invalid_value', 'unsupported_value', 'missing_field'], accepted: ['ok'], refused: ['unsupported_value'] }[use];
+        assert(expected?.includes(code), `${type}.${name} is ${use} in the table; the daemon answered ${code}`);
+      }
+    }
+    assert.equal(await explained({ messages, no_such_field: odd }), 'unknown_field');
+  },
+
+  async 'every member of the types of messages and tools is known'() {
+    const chat = 'chat/completions/completions.d.ts';
+    const message = (more) => ({ messages: [{ role: 'assistant', content: 'a', ...more }] });
+    const tool = (more) => ({ messages, tools: [{ type: 'function', function: { name: 'f' }, ...more }] });
+    for (const [file, type, of, inside] of [
+      [chat, 'ChatCompletionStreamOptions', 'stream_options', (more) => ({ messages, stream: true, stream_options: more })],
+      [chat, 'ChatCompletionMessage', 'messages[]', message],
+      [chat, 'ChatCompletionAssistantMessageParam', 'messages[]', message],
+      [chat, 'ChatCompletionDeveloperMessageParam', 'messages[]', message],
+      [chat, 'ChatCompletionUserMessageParam', 'messages[]', message],
+      [chat, 'ChatCompletionToolMessageParam', 'messages[]', message],
+      [chat, 'ChatCompletionContentPartText', 'messages[].content[]', (more) => message({ content: [{ type: 'text', text: 'a', ...more }] })],
+      [chat, 'ChatCompletionMessageFunctionToolCall', 'messages[].tool_calls[]', (more) => message({ tool_calls: [{ function: { name: 'f' }, ...more }] })],
+      [chat, 'ChatCompletionFunctionTool', 'tools[]', tool],
+      ['shared.d.ts', 'FunctionDefinition', 'tools[].function', (more) => tool({ function: { name: 'f', ...more } })],
+    ])
+      for (const name of members(file, type)) {
+        assert(table().some((row) => row.of === of && row.names.includes(name)), `${type}.${name} is not in the table as a member of ${of}`);
+        assert.notEqual(await explained(inside({ [name]: odd })), 'unknown_field', `${type}.${name}`);
+      }
+    assert.equal(await explained(message({ no_such_field: odd })), 'unknown_field');
+    assert.equal(await explained(tool({ no_such_field: odd })), 'unknown_field');
+  },
+
   async 'errors: who asks'() {
     const stranger = new OpenAI({ apiKey: 'no-such-key', baseURL: `${url}/v1`, maxRetries: 0 });
     assert(await refused(stranger.models.list(), 401, 'invalid_api_key') instanceof OpenAI.AuthenticationError);
@@ -304,6 +387,10 @@ const tests = {
     await wrong({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'http://x' } }] }] }, 'unsupported_value');
     await wrong({ response_format: { type: 'json_object' } }, 'unsupported_value', 'response_format');
     await wrong({ tool_choice: 'required' }, 'unsupported_value', 'tool_choice');
+    await wrong({ tempreature: 0.5 }, 'unknown_field', 'tempreature');
+    await wrong({ guided_json: { type: 'object' } }, 'unsupported_value', 'guided_json');
+    await wrong({ grammar: 'root ::= "yes"' }, 'unsupported_value', 'grammar');
+    await wrong({ messages: [{ role: 'user', content: 'x', contnet: 'y' }] }, 'unknown_field', 'messages[0].contnet');
     const long = await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }] }, 'context_length_exceeded');
     assert.match(long.message, /\d{5}.*\b1024\b/);  // what was asked for, and what there is
     await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }], stream: true }, 'context_length_exceeded');
