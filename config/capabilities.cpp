@@ -1,0 +1,104 @@
+#include "config/capabilities.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "config/engine_kinds.hpp"
+
+namespace flyball::config {
+namespace {
+
+struct Row {
+  Feature feature;
+  std::string_view name;
+  Capability engines;  // every engine kind has the same APIs in front of it
+};
+
+// In the order of Feature.
+constexpr std::array<Row, kFeatures> kRows{{
+    {Feature::tools,
+     "tools",
+     {Served::limit,
+      "serves tools with tool_choice auto or none, where the model's chat template has a place for them"}},
+    {Feature::schema,
+     "schema",
+     {Served::no, "does not serve structured output: response_format is text alone"}},
+    {Feature::vision, "vision", {Served::no, "does not serve images: prompts are text"}},
+    {Feature::audio, "audio", {Served::no, "does not serve speech: prompts are text"}},
+    {Feature::speech_output, "speech_output", {Served::no, "does not serve speech: answers are text"}},
+    {Feature::embeddings, "embeddings", {Served::no, "does not serve embeddings"}},
+    {Feature::rerank, "rerank", {Served::no, "does not serve reranking"}},
+    {Feature::context,
+     "context",
+     {Served::limit, "serves the context that the model was made for, within the memory for its KV cache"}},
+    {Feature::logprobs, "logprobs", {Served::limit, "serves up to 20 top_logprobs for each token"}},
+    {Feature::adapters, "adapters", {Served::no, "does not serve adapters (LoRA)"}},
+    {Feature::draft_model,
+     "draft_model",
+     {Served::no, "does not serve draft models: no model drafts for another one"}},
+    {Feature::fine_tuning, "fine_tuning", {Served::no, "does not serve fine-tuning"}},
+    {Feature::image_generation, "image_generation", {Served::no, "does not make images: answers are text"}},
+}};
+static_assert([] {
+  for (std::size_t i = 0; i < kRows.size(); ++i)
+    if (kRows[i].feature != static_cast<Feature>(i)) return false;
+  return true;
+}());
+
+constexpr Capability kUpstream{Served::no, "cannot be given an upstream in this release"};
+constexpr Capability kNoTemplate{Served::no,
+                                 "does not serve tools of a model whose chat template has no place for them"};
+constexpr Capability kYes{Served::yes, ""};
+
+struct Format {
+  std::string_view name;
+  Capability engines;
+};
+constexpr std::array kFormats{
+    Format{"gguf", kYes},
+    Format{"mlx", kYes},
+    Format{"mlc", {Served::no, "does not read MLC weights: it reads GGUF files and MLX directories"}},
+    Format{"awq", {Served::no, "does not read AWQ weights: it reads GGUF files and MLX directories"}},
+    Format{"gptq", {Served::no, "does not read GPTQ weights: it reads GGUF files and MLX directories"}},
+    Format{"exl2", {Served::no, "does not read EXL2 weights: it reads GGUF files and MLX directories"}},
+    Format{"exl3", {Served::no, "does not read EXL3 weights: it reads GGUF files and MLX directories"}},
+    Format{"bitsandbytes",
+           {Served::no, "does not read bitsandbytes weights: it reads GGUF files and MLX directories"}},
+    Format{"fp8", {Served::no, "does not read FP8 weights: it reads GGUF files and MLX directories"}},
+    Format{"coreml", {Served::no, "does not read Core ML models: it reads GGUF files and MLX directories"}},
+};
+
+}  // namespace
+
+std::string_view to_string(Feature feature) noexcept {
+  return kRows[static_cast<std::size_t>(feature)].name;
+}
+
+std::optional<Feature> find_feature(std::string_view name) noexcept {
+  const auto* row = std::ranges::find(kRows, name, &Row::name);
+  return row == kRows.end() ? std::nullopt : std::optional(row->feature);
+}
+
+Capability capability(std::string_view kind, const ModelTraits& model, Feature feature) noexcept {
+  if (find_engine_kind(kind) == nullptr) return kUpstream;
+  if (feature == Feature::tools && model.tool_template == false) return kNoTemplate;
+  return kRows[static_cast<std::size_t>(feature)].engines;
+}
+
+Capability reads_weights(std::string_view kind, std::string_view format) noexcept {
+  if (find_engine_kind(kind) == nullptr) return kUpstream;
+  const auto* row = std::ranges::find(kFormats, format, &Format::name);
+  if (row == kFormats.end()) return {Served::no, "does not know weights in this format"};
+  return row->engines;
+}
+
+std::string_view mixture_of_experts(std::string_view kind) noexcept {
+  const EngineKind* found = find_engine_kind(kind);
+  if (found == nullptr) return "";
+  if (found->memory == EngineKind::Memory::device)
+    return "keeps all experts of a mixture in the GPU's memory, and computes the routed ones";
+  return "computes the routed experts of a mixture alone, and reads experts that do not fit into memory from "
+         "disk";
+}
+
+}  // namespace flyball::config

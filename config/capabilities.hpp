@@ -1,0 +1,53 @@
+// The capability table: the features that this release serves, by engine kind, model and API feature.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace flyball::config {
+
+enum class Feature : std::uint8_t {
+  tools,
+  schema,  // structured output: JSON, a schema, a grammar
+  vision,
+  audio,  // speech in
+  speech_output,
+  embeddings,
+  rerank,
+  context,
+  logprobs,
+  adapters,
+  draft_model,
+  fine_tuning,
+  image_generation,
+};
+inline constexpr std::size_t kFeatures = 13;
+std::string_view to_string(Feature feature) noexcept;  // "speech_output"
+std::optional<Feature> find_feature(std::string_view name) noexcept;
+
+// limit: served within what `reason` says.
+enum class Served : std::uint8_t { no, limit, yes };
+struct Capability {
+  Served served = Served::no;
+  std::string_view reason;  // a clause behind "Flyball", "" for yes
+  bool operator==(const Capability&) const = default;
+};
+
+// Traits of a model that an answer depends on. Absent: not known.
+struct ModelTraits {
+  std::optional<bool> tool_template;  // its chat template has a place for tools
+};
+
+// The capability of an engine kind with such a model. `kind`: the id of an engine kind; every other name is
+// that of an upstream.
+Capability capability(std::string_view kind, const ModelTraits& model, Feature feature) noexcept;
+
+// Whether engines of a kind read weights in a format, named as the fact model.format names it.
+Capability reads_weights(std::string_view kind, std::string_view format) noexcept;
+
+// Whether engines of a kind compute the routed experts of a mixture alone, and which of them they keep.
+std::string_view mixture_of_experts(std::string_view kind) noexcept;
+
+}  // namespace flyball::config

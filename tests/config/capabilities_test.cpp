@@ -1,0 +1,59 @@
+// The table of what is served: each feature by name, and what engines and upstreams say of it.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "config/capabilities.hpp"
+#include "config/engine_kinds.hpp"
+
+namespace flyball::config {
+namespace {
+
+TEST(Capabilities, EveryFeatureHasANameAndAnAnswerForEachEngine) {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < kFeatures; ++i) {
+    const auto feature = static_cast<Feature>(i);
+    EXPECT_TRUE(names.insert(to_string(feature)).second) << to_string(feature);
+    EXPECT_EQ(find_feature(to_string(feature)), feature);
+    for (const EngineKind& kind : kEngineKinds) {
+      const Capability found = capability(kind.id, {}, feature);
+      EXPECT_EQ(found.reason.empty(), found.served == Served::yes) << to_string(feature);
+    }
+    EXPECT_EQ(capability("vllm", {}, feature).served, Served::no) << "no upstream can be configured yet";
+  }
+  EXPECT_EQ(find_feature("telepathy"), std::nullopt);
+}
+
+TEST(Capabilities, TextAloneIsServed) {
+  for (const Feature feature : {Feature::schema, Feature::vision, Feature::audio, Feature::speech_output,
+                                Feature::embeddings, Feature::rerank, Feature::adapters, Feature::draft_model,
+                                Feature::fine_tuning, Feature::image_generation})
+    EXPECT_EQ(capability(kCpu.id, {}, feature).served, Served::no) << to_string(feature);
+  EXPECT_EQ(capability(kOpenCl.id, {}, Feature::logprobs).served, Served::limit);
+  EXPECT_EQ(capability(kVulkan.id, {}, Feature::context).served, Served::limit);
+}
+
+TEST(Capabilities, ToolsNeedAPlaceInTheTemplate) {
+  EXPECT_EQ(capability(kCpu.id, {.tool_template = true}, Feature::tools).served, Served::limit);
+  EXPECT_EQ(capability(kCpu.id, {}, Feature::tools).served, Served::limit);
+  EXPECT_EQ(capability(kCpu.id, {.tool_template = false}, Feature::tools).served, Served::no);
+}
+
+TEST(Capabilities, GgufAndMlxAreRead) {
+  for (const EngineKind& kind : kEngineKinds) {
+    EXPECT_EQ(reads_weights(kind.id, "gguf").served, Served::yes);
+    EXPECT_EQ(reads_weights(kind.id, "mlx").served, Served::yes);
+    for (const char* format : {"mlc", "awq", "gptq", "exl2", "exl3", "bitsandbytes", "fp8", "coreml", "zip"})
+      EXPECT_EQ(reads_weights(kind.id, format).served, Served::no) << format;
+  }
+  EXPECT_EQ(reads_weights("vllm", "gguf").served, Served::no);
+}
+
+TEST(Capabilities, EachEngineSaysHowItRunsAMixture) {
+  EXPECT_TRUE(mixture_of_experts(kCpu.id).contains("from disk"));
+  EXPECT_TRUE(mixture_of_experts(kOpenCl.id).contains("all experts"));
+  EXPECT_EQ(mixture_of_experts("vllm"), "");
+}
+
+}  // namespace
+}  // namespace flyball::config
