@@ -1,9 +1,12 @@
 #include "policy/advice.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "config/capabilities.hpp"
 #include "config/engine_kinds.hpp"
 
 namespace flyball::policy {
@@ -52,6 +55,227 @@ std::string profile_of(const Target& target) {
   return target.profile.empty() ? "" : ", profile " + target.profile;
 }
 
+const std::string* text_of(const Facts& facts, std::string_view name) {
+  const Fact* fact = facts.get(name);
+  return fact ? &std::get<std::string>(fact->value) : nullptr;
+}
+
+template <class Range>
+bool contains(const Range& all, std::string_view one) {
+  return std::ranges::find(all, one) != std::ranges::end(all);
+}
+
+bool said(const Facts& facts, std::string_view name) {
+  const Fact* fact = facts.get(name);
+  return fact && std::get<bool>(fact->value);
+}
+
+// By the documents; what they do not say is no obstacle.
+bool runs_on(const EngineEntry& engine, const Facts& facts, const Reading& reading) {
+  const std::string* os = text_of(facts, "hardware.os");
+  const std::string* vendor = text_of(facts, "hardware.gpu.vendor");
+  const bool here = !os || engine.platforms.empty() || contains(engine.platforms, *os);
+  const bool computes =
+      !vendor || *vendor == "none" || engine.devices.empty() || contains(engine.devices, *vendor);
+  const bool generation = reading.generation.empty() || engine.generations.empty() ||
+                          contains(engine.generations, reading.generation);
+  return here && computes && generation;
+}
+
+// Work that no fact describes, what serves it by the documents, and the feature of an API that it is.
+struct Topic {
+  std::string_view name, engine;
+  std::optional<config::Feature> feature;
+  std::string_view because;
+};
+constexpr std::array kTopics{
+    Topic{"reranking", "", config::Feature::rerank, "The documents name no system for reranking."},
+    Topic{"speech_output", "kokoro", config::Feature::speech_output,
+          "the survey names it for speech output, beside the voices of the system"},
+    Topic{"image_generation", "localai", config::Feature::image_generation,
+          "the survey names its diffusers for images out"},
+    Topic{"phone", "mlc_llm", std::nullopt, "the survey names it for phones, compiled for each"},
+};
+
+// Each feature that the case asks for.
+std::vector<config::Feature> asked_features(const Facts& facts, const Reading& reading) {
+  using config::Feature;
+  std::vector<Feature> out;
+  if (const Fact* modalities = facts.get("workload.modalities")) {
+    const auto& all = std::get<std::vector<std::string>>(modalities->value);
+    if (contains(all, "image")) out.push_back(Feature::vision);
+    if (contains(all, "audio")) out.push_back(Feature::audio);
+  }
+  if (const std::string* work = text_of(facts, "workload.class")) {
+    if (*work == "embedding") out.push_back(Feature::embeddings);
+    if (*work == "fine_tuning") out.push_back(Feature::fine_tuning);
+  }
+  if (said(facts, "workload.structured_output")) out.push_back(Feature::schema);
+  if (said(facts, "workload.draft_model")) out.push_back(Feature::draft_model);
+  for (const Topic& topic : kTopics)
+    if (topic.feature && contains(reading.topics, topic.name)) out.push_back(*topic.feature);
+  return out;
+}
+
+std::string os_name(const std::string& os) {
+  if (os == "macos") return "macOS";
+  if (os == "windows") return "Windows";
+  return os == "ios" ? "iOS" : os == "android" ? "Android" : os;
+}
+
+// Why Flyball does not serve the case, whatever the policy decides.
+std::vector<std::string> not_served(const Facts& facts, const Reading& reading) {
+  std::vector<std::string> out;
+  std::string others;
+  const auto elsewhere = [&](const std::string& os) {
+    if (os != "linux" && !others.contains(os_name(os)))
+      others += (others.empty() ? "" : " or ") + os_name(os);
+  };
+  for (const std::string& os : reading.oses) elsewhere(os);
+  if (const std::string* os = text_of(facts, "hardware.os")) elsewhere(*os);
+  const std::string* delivery = text_of(facts, "workload.delivery");
+  if (delivery && *delivery == "browser") elsewhere("in a browser");
+  if (contains(reading.topics, "phone") && others.empty()) elsewhere("a phone");
+  if (!others.empty())
+    out.push_back("itself runs on Linux, not " + std::string(others.starts_with("in ") ? "" : "on ") +
+                  others);
+  for (const config::Feature feature : asked_features(facts, reading)) {
+    const config::Capability found = config::capability(config::kCpu.id, {}, feature);
+    if (found.served == config::Served::no && !contains(out, found.reason)) out.emplace_back(found.reason);
+  }
+  if (const std::string* format = text_of(facts, "model.format"))
+    if (const config::Capability found = config::reads_weights(config::kCpu.id, *format);
+        found.served == config::Served::no)
+      out.emplace_back(found.reason);
+  return out;
+}
+
+// The policy's answer to a description of nothing: what words that lead there, too, have not changed.
+const Rule* advice_without_words(const Decision& decision, const Facts& facts) {
+  Facts nothing(facts.targets());
+  if (!complete_scenario(nothing)) return nullptr;
+  return decide(*decision.tree, nothing).advice;
+}
+
+bool knows_hardware(const Facts& facts) {
+  for (const char* name :
+       {"hardware.gpu.count", "hardware.gpu.discrete_count", "hardware.gpu.integrated_count",
+        "hardware.gpu.vendor", "hardware.memory.total", "hardware.os"})
+    if (facts.get(name)) return true;
+  return facts.get("hardware.cluster.nodes") && facts.get("hardware.cluster.nodes")->source != "default";
+}
+
+// Sets engine, because and by_policy.
+void recommend(Advice& out, const Decision& decision, const Facts& facts, const Reading& reading) {
+  const EngineCatalogue& catalogue = shipped_engines();
+  if (reading.undecided) {
+    out.because = "Nothing is advised: the words contradict each other about the GPU.";
+    return;
+  }
+  if (reading.understood.empty() && !reading.words.empty()) {
+    out.because =
+        "Nothing was understood: name a machine, a model or a load, such as \"RTX 4090, chat, 8B\".";
+    return;
+  }
+  for (const std::string& id : reading.systems) {
+    const EngineEntry* named = catalogue.find(id);
+    if (!named->denied.empty() || !runs_on(*named, facts, reading)) continue;
+    if (!std::ranges::any_of(named->taken_for,
+                             [&](const std::string& word) { return contains(reading.words, word); }))
+      continue;
+    out.engine = named;
+    out.because = "the documents take it for this";
+    return;
+  }
+  for (const Topic& topic : kTopics) {
+    if (!contains(reading.topics, topic.name)) continue;
+    out.engine = catalogue.find(topic.engine);
+    out.because = topic.because;
+    return;
+  }
+  const EngineEntry* engine = recommended(decision);
+  if (!engine) {
+    out.because = "No rule of this policy names a system for it.";
+    return;
+  }
+  if (!knows_hardware(facts)) {
+    const Rule* const otherwise = advice_without_words(decision, facts);
+    if (otherwise && otherwise->id == decision.advice->id) {
+      out.because = "No machine is named, and the documents decide by the machine.";
+      return;
+    }
+  }
+  const EngineEntry* portable = catalogue.find("llama_cpp");
+  const std::string* format = text_of(facts, "model.format");
+  if (format && *format == "gguf" && !reads(*engine, *format)) {
+    out.engine = portable;
+    out.because = engine->name + " does not read GGUF, which this model comes in";
+    return;
+  }
+  if (!reading.generation.empty() && !engine->generations.empty() &&
+      !contains(engine->generations, reading.generation)) {
+    out.engine = portable;
+    out.because = "this GPU is older than those that the survey names for " + engine->name;
+    return;
+  }
+  out.engine = engine;
+  out.because = decision.advice->because;
+  out.by_policy = true;
+}
+
+// A verdict as a sentence of its own.
+std::string verdict_of(const EngineEntry& engine) {
+  std::string out = engine.name + ", by the documents: " + engine.verdict;
+  if (!out.ends_with('.')) out += ".";
+  if (!engine.denied.empty()) out += " No rule may name it: " + engine.denied + ".";
+  return out;
+}
+
+std::string listed(const std::vector<std::string>& all, const char* before, const char* after) {
+  std::string out;
+  for (const std::string& one : all) out += (out.empty() ? "" : ", ") + (before + one + after);
+  return out;
+}
+
+std::string here_text(const Advice& advice, const Decision& decision) {
+  if (!advice.not_served.empty()) return "nothing: Flyball " + advice.not_served.front();
+  if (!decision.target) return "nothing: no target is available";
+  std::string out = decision.target->backend + profile_of(*decision.target);
+  if (advice.stands_for) return out + ", which stands for it";
+  if (advice.fit.fits == Fits::no) return out + ", which has too little memory for it";
+  return advice.engine ? out + ", which serves instead" : out;
+}
+
+void say(Advice& out, const Decision& decision, const Facts& facts, const Reading& reading) {
+  std::vector<std::string>& to = out.sentences;
+  to.push_back(out.engine ? out.engine->name + " suits this machine and load: " + out.because + "."
+                          : out.because);
+  for (const std::string& reason : out.not_served) to.push_back("Flyball " + reason + ".");
+  const bool answered = out.engine || reading.words.empty();
+  if (out.not_served.empty() && answered && out.fit.fits != Fits::no) {
+    if (!decision.target)
+      to.emplace_back("No engine of Flyball can serve it.");
+    else if (out.stands_for)
+      to.push_back("Flyball's " + decision.target->backend + " engine stands for it.");
+    else
+      to.push_back("Flyball would serve it with its " + decision.target->backend + " engine instead.");
+  }
+  const Fact* memory = facts.get("hardware.memory.total");
+  if (answered && !reading.words.empty() && memory && memory->source == "probe")
+    to.emplace_back("No machine is named: the answer is for this one.");
+  if (!out.fit.sentence.empty()) to.push_back(out.fit.sentence);
+  for (const std::string& id : reading.systems) to.push_back(verdict_of(*shipped_engines().find(id)));
+  for (const std::string& note : reading.notes) to.push_back(note + ".");
+  if (reading.words.empty()) return;
+  std::vector<std::string> understood;
+  for (const Reading::Phrase& phrase : reading.understood) understood.push_back(phrase.words);
+  std::string last;
+  if (!understood.empty()) last = "Understood: " + listed(understood, "", "") + ".";
+  if (!reading.skipped.empty())
+    last += (last.empty() ? "" : " ") + ("Skipped: " + listed(reading.skipped, "\"", "\"")) + ".";
+  if (!last.empty()) to.push_back(std::move(last));
+}
+
 }  // namespace
 
 std::vector<std::string> warnings(const Decision& decision, const Facts& facts) {
@@ -66,21 +290,32 @@ std::vector<std::string> warnings(const Decision& decision, const Facts& facts) 
   const Fact* moe = facts.get("model.moe");
   if (!moe || !std::get<bool>(moe->value)) return out;
   if (engine && engine->moe == MoeSupport::all_experts)
-    out.push_back(engine->name +
-                  " loads and computes all experts of a mixture: expect the speed and the memory of a dense "
-                  "model of all its weights");
+    out.push_back("the documents say that " + engine->name +
+                  " loads and computes all experts of a mixture, as a dense model of all its weights would");
   if (engine && engine->moe == MoeSupport::none)
-    out.push_back(engine->name + " does not run mixtures of experts");
+    out.push_back(engine->name + " does not run mixtures of experts, by the documents");
   const config::EngineKind* kind =
       decision.target ? config::find_engine_kind(decision.target->backend) : nullptr;
-  if (kind != nullptr && kind->memory == config::EngineKind::Memory::device)
-    out.push_back(std::string(kind->id) +
-                  " keeps all experts of a mixture in the GPU's memory, and computes the routed ones; " +
-                  std::string(config::kCpu.id) + " reads experts that do not fit from disk");
+  if (kind == nullptr) return out;
+  std::string truth(config::mixture_of_experts(kind->id));
+  if (kind->memory == config::EngineKind::Memory::device)
+    truth += "; " + std::string(config::kCpu.id) + " reads experts that do not fit from disk";
+  out.push_back("Flyball's " + std::string(kind->id) + " engine " + truth);
   return out;
 }
 
-Json advice(const Decision& decision, const Facts& facts) {
+Advice advise(const Decision& decision, const Facts& facts, const Reading& reading) {
+  Advice out;
+  recommend(out, decision, facts, reading);
+  out.not_served = not_served(facts, reading);
+  out.fit = fit_of(reading, facts);
+  out.stands_for = out.engine && decision.target && stands_for(*out.engine, decision) &&
+                   out.not_served.empty() && out.fit.fits != Fits::no;
+  say(out, decision, facts, reading);
+  return out;
+}
+
+Json to_json(const Advice& advice, const Decision& decision, const Facts& facts, const Reading& reading) {
   Json out = {{"schema", "flyball.advice/v1"},
               {"engine", nullptr},
               {"target", nullptr},
@@ -89,12 +324,18 @@ Json advice(const Decision& decision, const Facts& facts) {
               {"because", nullptr},
               {"source", nullptr},
               {"named_by", nullptr},
-              {"stands_for", false},
+              {"stands_for", advice.stands_for},
+              {"not_served", advice.not_served},
               {"path", path(decision)},
-              {"warnings", warnings(decision, facts)}};
-  const EngineEntry* engine = recommended(decision);
-  if (engine) out["engine"] = engine->id;
-  if (decision.advice)
+              {"warnings", warnings(decision, facts)},
+              {"sentences", advice.sentences},
+              {"understood", Json::array()},
+              {"skipped", reading.skipped},
+              {"fits", to_string(advice.fit.fits)}};
+  for (const Reading::Phrase& phrase : reading.understood)
+    out["understood"].push_back({{"words", phrase.words}, {"facts", phrase.facts}});
+  if (advice.engine) out["engine"] = advice.engine->id;
+  if (advice.by_policy)
     out["named_by"] = {{"rule", decision.advice->id},
                        {"because", decision.advice->because},
                        {"source", decision.advice->source}};
@@ -106,16 +347,18 @@ Json advice(const Decision& decision, const Facts& facts) {
   if (decision.target) {
     out["target"] = decision.target->backend;
     out["profile"] = decision.target->profile;
-    out["stands_for"] = engine && stands_for(*engine, decision);
   }
-  Json& skipped = out["not_available"] = Json::array();
+  Json& unavailable = out["not_available"] = Json::array();
   for (const TargetTrace* trace : ruled_out(decision))
-    skipped.push_back({{"target", to_string(*trace->target)}, {"reason", reason(*trace, facts)}});
+    unavailable.push_back({{"target", to_string(*trace->target)}, {"reason", reason(*trace, facts)}});
   return out;
 }
 
-std::string advice_text(const Decision& decision, const Facts& facts) {
+std::string advice_text(const Advice& advice, const Decision& decision, const Facts& facts) {
   std::string out;
+  for (const std::string& sentence : advice.sentences) out += sentence + "\n";
+  if (!advice.engine && advice.because.starts_with("Nothing")) return out;
+  out += "\n";
   const auto line = [&](const std::string& key, const std::string& value) {
     if (!value.empty()) out += key + std::string(key.size() < 9 ? 9 - key.size() : 1, ' ') + value + "\n";
   };
@@ -124,18 +367,9 @@ std::string advice_text(const Decision& decision, const Facts& facts) {
     line("because", r.because);
     line("source", r.source);
   };
-  const EngineEntry* engine = recommended(decision);
-  if (engine) line("engine", engine->name + " (" + engine->id + ")");
-  const bool apart = decision.advice && decision.advice != decision.rule;
-  if (apart) rule(*decision.advice);
-  if (decision.target) {
-    line("here", decision.target->backend + profile_of(*decision.target) +
-                     (!engine                         ? ""
-                      : stands_for(*engine, decision) ? ", which stands for it"
-                                                      : ", which serves instead"));
-  } else {
-    line("here", "nothing: no target is available");
-  }
+  if (advice.engine) line("engine", advice.engine->name + " (" + advice.engine->id + ")");
+  if (advice.by_policy && decision.advice != decision.rule) rule(*decision.advice);
+  line("here", here_text(advice, decision));
   if (decision.rule) rule(*decision.rule);
   for (const TargetTrace* trace : ruled_out(decision))
     line("not", to_string(*trace->target) + ": " + reason(*trace, facts));

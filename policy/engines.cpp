@@ -89,6 +89,14 @@ const std::vector<Bound<EngineEntry>>& engine_table() {
        [](E& e, const Node& n) { e.verdict = n.text; }},
       {{"denied", config::text(1, 400), "why no rule may name it"},
        [](E& e, const Node& n) { e.denied = n.text; }},
+      {{"aliases", config::list(config::text(1, 60), 1, 8), "other names that people write"},
+       [](E& e, const Node& n) { e.aliases = as_texts(n); }},
+      {{"taken_for", config::list(config::text(1, 40), 1, 12),
+        "words of a question that names it, for which the documents take it"},
+       [](E& e, const Node& n) { e.taken_for = as_texts(n); }},
+      {{"generations", some_of({"pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"}),
+        "generations of NVIDIA's GPUs that it runs on"},
+       [](E& e, const Node& n) { e.generations = as_texts(n); }},
       {{"model_source", config::boolean(), "models may be taken from its store"},
        [](E& e, const Node& n) { e.model_source = config::as_bool(n); }},
       {{"here", config::list_or_single(target_form().shape(), 1, 8),
@@ -217,6 +225,9 @@ Json to_json(const EngineEntry& e) {
   put("formats_partly", e.formats_partly);
   put("licence", e.licence);
   put("denied", e.denied);
+  put("aliases", e.aliases);
+  put("taken_for", e.taken_for);
+  put("generations", e.generations);
   if (e.moe) out["moe"] = to_string(*e.moe);
   if (e.paged_attention) out["paged_attention"] = *e.paged_attention;
   if (e.streaming) out["streaming"] = to_string(*e.streaming);
@@ -234,6 +245,9 @@ std::string describe(const EngineEntry& e) {
   line("verdict", e.verdict);
   line("denied", e.denied.empty() ? "" : e.denied);
   line("here", e.here.empty() ? "nothing: advice only" : joined(texts(e.here)));
+  line("aliases", joined(e.aliases));
+  line("taken_for", joined(e.taken_for));
+  line("generations", joined(e.generations));
   line("platforms", joined(e.platforms));
   line("devices", joined(e.devices));
   line("moe", e.moe ? std::string(to_string(*e.moe)) : "");

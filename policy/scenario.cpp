@@ -1,5 +1,5 @@
-// How a text is read by the vocabulary: fillers dropped, plurals cut, always the longest row that fits. What
-// is said once holds, wherever it stands; what is said twice in two ways is an error.
+// How a text is read: atoms, then from each place the longest pattern of the vocabulary, the machines, the
+// models and the catalogue's systems. Words that no pattern has are skipped and named; nothing is fatal.
 #include "policy/scenario.hpp"
 
 #include <algorithm>
@@ -12,21 +12,49 @@
 
 #include "config/engine_kinds.hpp"
 #include "config/table.hpp"
+#include "config/utf8.hpp"
+#include "policy/engines.hpp"
 #include "policy/fact_text.hpp"
+#include "policy/machines.hpp"
 
 namespace flyball::policy {
 namespace {
 
 constexpr std::size_t kMaxScenarioBytes = 2000;
 constexpr double kMaxScenarioNumber = 1e6;
+constexpr double kMostOfACount = 1000;  // machines, cards, models
 constexpr const char* kDefault = "default";
 constexpr const char* kWords = "words";
 constexpr const char* kGuess = "guess";  // from words too: what they stand for unless other words say it
+constexpr std::string_view kTopic = "topic";
 
-constexpr std::array<std::string_view, 16> kFillers{"a",  "an", "the", "with", "and", "on",  "for",   "of",
-                                                    "in", "at", "to",  "my",   "per", "its", "model", "only"};
-constexpr std::array<std::string_view, 10> kNumbers{"one", "two",   "three", "four", "five",
-                                                    "six", "seven", "eight", "nine", "ten"};
+constexpr std::array<std::string_view, 12> kNumbers{"one",   "two",   "three", "four", "five",   "six",
+                                                    "seven", "eight", "nine",  "ten",  "eleven", "twelve"};
+constexpr std::array<std::string_view, 2> kPairs{"dual", "couple"};
+constexpr std::array<std::string_view, 12> kNegations{"not",  "no",   "isnt", "arent", "without",  "never",
+                                                      "dont", "cant", "wont", "aint",  "shouldnt", "doesnt"};
+constexpr std::array<std::string_view, 4> kEndsOfNegation{"but", "just", "only", "so"};
+constexpr std::array<std::string_view, 4> kAlternatives{"or", "vs", "versus", "oder"};
+constexpr std::array<std::string_view, 8> kGigabytes{"gb", "gib", "gigs",     "gig",
+                                                     "g",  "go",  "gigabyte", "gigabytes"};
+constexpr std::array<std::string_view, 5> kBillions{"b", "bn", "billion", "billions", "bil"};
+constexpr std::array<std::string_view, 8> kMultipliers{"k",   "m",        "mio",     "million",
+                                                       "mil", "thousand", "hundred", "b"};
+constexpr std::array<std::string_view, 31> kCountedThings{
+    "document", "doc",     "email",   "mail",    "chunk",    "file",    "ticket",    "page",
+    "article",  "token",   "message", "record",  "row",      "review",  "invoice",   "podcast",
+    "book",     "paper",   "call",    "query",   "queries",  "request", "prompt",    "summaries",
+    "contract", "picture", "photo",   "comment", "sentence", "receipt", "transcript"};
+constexpr std::array<std::string_view, 8> kPeriods{"second", "minute", "hour",  "day",
+                                                   "night",  "week",   "month", "year"};
+constexpr std::array<std::string_view, 5> kEach{"a", "an", "per", "each", "every"};
+constexpr std::array<std::string_view, 6> kAdverbs{"daily",  "nightly", "hourly",
+                                                   "weekly", "monthly", "overnight"};
+
+template <class Names>
+bool among(const Names& names, std::string_view name) {
+  return std::ranges::find(names, name) != std::ranges::end(names);
+}
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> out;
@@ -38,104 +66,352 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   return out;
 }
 
-struct Pattern {
-  std::vector<std::string_view> tokens;
-  const ScenarioWord* row = nullptr;
-  bool counted = false;  // a number may stand before it
+// ---- atoms ------------------------------------------------------------------------------------------------
+
+enum class Break : std::uint8_t { none, joint, space, hard };  // before an atom; joint: - or _
+
+// A run of letters or of digits. Bytes above ASCII are letters.
+struct Atom {
+  std::string text;  // in small letters
+  Break before = Break::hard;
+  std::size_t begin = 0, end = 0;  // in the text
 };
-
-const std::vector<Pattern>& patterns() {
-  static const std::vector<Pattern> all = [] {
-    std::vector<Pattern> out;
-    for (const ScenarioWord& row : scenario_vocabulary())
-      for (const std::string_view alternative : split(row.words, '|')) {
-        Pattern pattern{split(alternative, ' '), &row, false};
-        pattern.counted = row.facts.find('#') != std::string_view::npos &&
-                          std::ranges::find(pattern.tokens, std::string_view("#")) == pattern.tokens.end();
-        out.push_back(std::move(pattern));
-      }
-    return out;
-  }();
-  return all;
-}
-
-std::optional<double> number_of(std::string_view token) {
-  for (std::size_t i = 0; i < kNumbers.size(); ++i)
-    if (kNumbers[i] == token) return static_cast<double>(i + 1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
-  if (error != std::errc{} || end != token.data() + token.size()) return std::nullopt;
-  return value;
-}
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 bool is_letter(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0;
+  return std::isalpha(static_cast<unsigned char>(c)) != 0 || static_cast<unsigned char>(c) >= 0x80;
 }
 
-// Small letters; a unit glued to a number ("8K", "2x") stands apart, a number glued to a word ("h100") does
-// not.
-std::vector<std::string> tokens_of(std::string_view text) {
-  std::vector<std::string> out;
-  std::string word;
-  const auto finish = [&] {
-    if (!word.empty()) out.push_back(std::move(word));
-    word.clear();
-  };
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const bool point =
-        c == '.' && !word.empty() && is_digit(word.back()) && i + 1 < text.size() && is_digit(text[i + 1]);
-    if (!is_letter(c) && !is_digit(c) && !point) {
-      finish();
-      continue;
-    }
-    if (is_letter(c) && !word.empty() && is_digit(word.front())) finish();
-    word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+// A sign above ASCII that is no letter, and how it is read.
+struct Sign {
+  std::string_view bytes, read;
+};
+constexpr std::array<Sign, 8> kSigns{
+    Sign{"\xC3\x97", "x"}, Sign{"\xE2\x80\x99", "'"}, Sign{"\xE2\x80\x93", ","}, Sign{"\xE2\x80\x94", ","},
+    Sign{"\xC2\xA0", " "}, Sign{"\xE2\x80\x9C", ","}, Sign{"\xE2\x80\x9D", ","}, Sign{"\xE2\x80\xA6", ","}};
+
+class Tokenizer {
+ public:
+  explicit Tokenizer(std::string_view text) : text_(text) {}
+
+  std::vector<Atom> atoms() {
+    while (at_ < text_.size()) step();
+    return std::move(atoms_);
   }
-  finish();
+
+ private:
+  char peek(std::size_t ahead) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
+
+  void add(std::string text, std::size_t bytes) {
+    atoms_.push_back({std::move(text), pending_, at_, at_ + bytes});
+    pending_ = Break::none;
+    at_ += bytes;
+  }
+
+  void step() {
+    for (const Sign& sign : kSigns)
+      if (text_.substr(at_).starts_with(sign.bytes)) {
+        if (sign.read == "x") return add("x", sign.bytes.size());
+        if (sign.read != "'") pending_ = std::max(pending_, sign.read == "," ? Break::hard : Break::space);
+        at_ += sign.bytes.size();
+        return;
+      }
+    if (is_digit(peek(0))) return number();
+    if (is_letter(peek(0))) return word();
+    mark();
+  }
+
+  // "3.1", "1,000".
+  void number() {
+    std::size_t n = 0;
+    std::string digits;
+    const auto run = [&] {
+      while (is_digit(peek(n))) digits += peek(n++);
+    };
+    run();
+    const std::size_t first = n;
+    while (first <= 3 && peek(n) == ',' && is_digit(peek(n + 1)) && is_digit(peek(n + 2)) &&
+           is_digit(peek(n + 3)) && !is_digit(peek(n + 4)) && !is_letter(peek(n + 4))) {
+      ++n;
+      run();
+    }
+    if (peek(n) == '.' && is_digit(peek(n + 1))) {
+      digits += peek(n++);
+      run();
+    }
+    add(std::move(digits), n);
+  }
+
+  // The x of "2xH100" stands alone; "7900xtx" is no count.
+  void word() {
+    std::size_t n = 0;
+    std::string letters;
+    const auto lower = [](char c) {
+      return static_cast<unsigned char>(c) >= 0x80
+                 ? c
+                 : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    };
+    while (is_letter(peek(n)) && !sign_at(at_ + n)) letters += lower(peek(n++));
+    while ((peek(n) == '\'' || text_.substr(std::min(at_ + n, text_.size())).starts_with(kSigns[1].bytes)) &&
+           is_letter(peek(n == 0 ? 0 : n + (peek(n) == '\'' ? 1 : 3)))) {  // "isn't"
+      n += peek(n) == '\'' ? 1 : 3;
+      while (is_letter(peek(n)) && !sign_at(at_ + n)) letters += lower(peek(n++));
+    }
+    const bool counts = letters.size() > 1 && letters.front() == 'x' && pending_ == Break::none &&
+                        !atoms_.empty() && is_digit(atoms_.back().text.front()) &&
+                        atoms_.back().text.size() <= 3;
+    if (counts) return add("x", 1);
+    if (!atoms_.empty() && is_digit(atoms_.back().text.front()) && pending_ <= Break::space) {
+      const bool glued = pending_ == Break::none;
+      if (among(kGigabytes, letters) && (glued || letters.size() > 1)) letters = "gb";
+      if (among(kBillions, letters) && (glued || letters != "b")) letters = "b";
+    }
+    add(std::move(letters), n);
+  }
+
+  bool sign_at(std::size_t at) const {
+    return std::ranges::any_of(kSigns,
+                               [&](const Sign& sign) { return text_.substr(at).starts_with(sign.bytes); });
+  }
+
+  void mark() {
+    const char c = peek(0), next = peek(1);
+    Break found = Break::hard;
+    if (c == '-' || c == '_') {
+      found = Break::joint;
+    } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '~' || c == '#' || c == '*') {
+      found = Break::space;
+    } else if (c == '\'' || c == '`') {
+      found = Break::none;
+    } else if (c == '.') {
+      found = is_letter(next) || is_digit(next) ? Break::joint : Break::hard;
+    } else if (c == '+') {  // "1x4090+1x3090", "max+ 395"
+      found = is_letter(next) || is_digit(next) ? Break::hard : Break::joint;
+    }
+    pending_ = std::max(pending_, found);
+    ++at_;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  Break pending_ = Break::hard;
+  std::vector<Atom> atoms_;
+};
+
+std::optional<double> number_of(std::string_view token) {
+  for (std::size_t i = 0; i < kNumbers.size(); ++i)
+    if (kNumbers[i] == token) return static_cast<double>(i + 1);
+  if (among(kPairs, token)) return 2;
+  double value = 0;
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+  if (error != std::errc{} || end != token.data() + token.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+bool same_word(std::string_view text, std::string_view pattern) {
+  if (text == pattern) return true;
+  return text.size() > 2 && text.ends_with('s') && text.substr(0, text.size() - 1) == pattern;
+}
+
+// ---- patterns ---------------------------------------------------------------------------------------------
+
+struct Pattern {
+  std::vector<Atom> atoms;
+  const ScenarioWord* word = nullptr;
+  const Machine* machine = nullptr;
+  const ScenarioModel* model = nullptr;
+  const ScenarioQuantization* quantization = nullptr;
+  const EngineEntry* system = nullptr;
+  bool counted = false;  // a number may stand before it
+};
+
+// "# gb of ram" as atoms: # is an atom of its own.
+std::vector<Atom> atoms_of(std::string_view name) {
+  std::vector<Atom> out;
+  for (const std::string_view part : split(name, ' ')) {
+    std::size_t begin = 0;
+    bool first = true;
+    const auto add = [&](std::string_view text) {
+      for (Atom& atom : Tokenizer(text).atoms()) {
+        if (first) atom.before = Break::space;
+        first = false;
+        out.push_back(std::move(atom));
+      }
+    };
+    for (std::size_t hash; (hash = part.find('#', begin)) != std::string_view::npos; begin = hash + 1) {
+      add(part.substr(begin, hash - begin));
+      out.push_back({"#", first ? Break::space : Break::none, 0, 0});
+      first = false;
+    }
+    add(part.substr(begin));
+  }
   return out;
+}
+
+class Patterns {
+ public:
+  Patterns() {
+    for (const ScenarioWord& row : scenario_vocabulary()) {
+      Pattern pattern;
+      pattern.word = &row;
+      pattern.counted = row.facts.contains('#') && !row.words.contains('#');
+      add_all(row.words, pattern);
+    }
+    for (const Machine& machine : shipped_machines())
+      for (const std::string& name : machine.names) {
+        Pattern pattern;
+        pattern.machine = &machine;
+        pattern.counted = true;
+        add(name, pattern);
+      }
+    for (const ScenarioModel& model : scenario_models()) {
+      Pattern pattern;
+      pattern.model = &model;
+      add_all(model.names, pattern);
+    }
+    for (const ScenarioQuantization& quantization : scenario_quantizations()) {
+      Pattern pattern;
+      pattern.quantization = &quantization;
+      add_all(quantization.names, pattern);
+    }
+    for (const EngineEntry& system : shipped_engines().engines) {
+      Pattern pattern;
+      pattern.system = &system;
+      add(system.name, pattern);
+      std::string id = system.id;
+      std::ranges::replace(id, '_', ' ');
+      add(id, pattern);
+      for (const std::string& alias : system.aliases) add(alias, pattern);
+    }
+    for (const Pattern& pattern : all_)
+      for (const Atom& atom : pattern.atoms) known_.insert(atom.text);
+  }
+
+  const std::vector<Pattern>& all() const { return all_; }
+  const std::set<std::string>& known() const { return known_; }
+
+ private:
+  void add_all(std::string_view names, const Pattern& pattern) {
+    for (const std::string_view name : split(names, '|')) add(name, pattern);
+  }
+  // As it is written, and without its blanks: "macstudio".
+  void add(std::string_view name, Pattern pattern) {
+    pattern.atoms = atoms_of(name);
+    if (pattern.atoms.empty()) return;
+    all_.push_back(pattern);
+    std::string glued(name);
+    std::erase_if(glued, [](char c) { return c == ' ' || c == '-' || c == '_'; });
+    if (glued.size() == name.size() || glued.contains('#')) return;
+    pattern.atoms = atoms_of(glued);
+    all_.push_back(std::move(pattern));
+  }
+
+  std::vector<Pattern> all_;
+  std::set<std::string> known_;
+};
+
+const Patterns& patterns() {
+  static const Patterns all;
+  return all;
 }
 
 struct Match {
   const Pattern* pattern = nullptr;
   std::size_t length = 0;
   double number = 1;
-  bool counted = false;  // the number was given
+  bool counted = false;  // a number was given
 };
 
-// `tokens` from `at` on against one pattern, `lead` of them a count before it.
-std::optional<Match> match(const Pattern& pattern, std::span<const std::string> tokens, std::size_t lead) {
-  if (tokens.size() < lead + pattern.tokens.size()) return std::nullopt;
-  Match out{&pattern, lead + pattern.tokens.size(), 1, lead > 0 || !pattern.counted};
-  if (lead > 0) {
-    const auto count = number_of(tokens[0]);
-    if (!count) return std::nullopt;
-    out.number = *count;
-  }
-  for (std::size_t i = 0; i < pattern.tokens.size(); ++i) {
-    const std::string& token = tokens[lead + i];
-    if (pattern.tokens[i] == "#") {
-      const auto value = number_of(token);
-      if (!value) return std::nullopt;
-      out.number = *value;
-    } else if (pattern.tokens[i] != token) {
-      return std::nullopt;
-    }
-  }
-  return out;
-}
+class Text {
+ public:
+  explicit Text(std::string_view text) : text_(text), atoms_(Tokenizer(text).atoms()) {}
 
-Match longest(std::span<const std::string> tokens) {
-  Match best;
-  for (const Pattern& pattern : patterns())
-    for (std::size_t lead = 0; lead <= (pattern.counted ? 1U : 0U); ++lead)
-      if (const auto found = match(pattern, tokens, lead); found && found->length > best.length)
-        best = *found;
-  return best;
-}
+  std::size_t size() const { return atoms_.size(); }
+  const std::string& word(std::size_t at) const { return atoms_[at].text; }
+  // "" behind a hard break and at the end.
+  std::string_view next(std::size_t at) const {
+    return at < size() && atoms_[at].before != Break::hard ? std::string_view(atoms_[at].text)
+                                                           : std::string_view();
+  }
+  Break before(std::size_t at) const { return at < size() ? atoms_[at].before : Break::hard; }
+  std::string said(std::size_t at, std::size_t length) const {
+    std::string out(text_.substr(atoms_[at].begin, atoms_[at + length - 1].end - atoms_[at].begin));
+    if (!is_utf8(out))
+      std::ranges::replace_if(
+          out, [](char c) { return static_cast<signed char>(c) < 0; }, '?');
+    std::ranges::replace_if(
+        out, [](char c) { return c >= 0 && c < ' '; }, ' ');
+    return out;
+  }
+  void correct(std::size_t at, std::string word) { atoms_[at].text = std::move(word); }
+  std::vector<std::string> words() const {
+    std::vector<std::string> out;
+    for (const Atom& atom : atoms_) out.push_back(atom.text);
+    return out;
+  }
+
+  Match longest(std::size_t at) const {
+    Match best;
+    for (const Pattern& pattern : patterns().all())
+      for (const bool counted : {false, true}) {
+        if (counted && !pattern.counted) continue;
+        if (const auto found = match(pattern, at, counted); found && found->length > best.length)
+          best = *found;
+      }
+    return best;
+  }
+
+ private:
+  std::optional<Match> match(const Pattern& pattern, std::size_t at, bool counted) const {
+    Match out{&pattern, 0, 1, counted};
+    std::size_t i = at;
+    if (counted) {
+      const auto count = number_of(atoms_[i].text);
+      if (!count || *count > kMostOfACount || *count < 1 || *count != std::floor(*count)) return std::nullopt;
+      out.number = *count;
+      ++i;
+      if (next(i) == "x") ++i;
+      if (i >= size() || atoms_[i].before == Break::hard) return std::nullopt;
+    }
+    for (std::size_t k = 0; k < pattern.atoms.size(); ++k, ++i) {
+      if (i >= size()) return std::nullopt;
+      const Atom& wanted = pattern.atoms[k];
+      if (k > 0 &&
+          !joins(atoms_[i].before, wanted.before, wanted.text == "#" || pattern.atoms[k - 1].text == "#"))
+        return std::nullopt;
+      if (wanted.text == "#") {
+        const auto value = number_of(atoms_[i].text);
+        if (!value || *value > kMaxScenarioNumber) return std::nullopt;
+        if (!out.counted || k == 0) out.number = *value;
+        out.counted = true;
+      } else if (!same_word(atoms_[i].text, wanted.text)) {
+        return std::nullopt;
+      }
+    }
+    if (next(i) == "s" && before(i) == Break::none) ++i;  // "A100s"
+    const auto behind = next(i) == "x" && i + 1 < size() && before(i + 1) <= Break::space
+                            ? number_of(word(i + 1))
+                            : std::nullopt;
+    if (pattern.counted && !counted && behind && *behind >= 1 && *behind <= kMostOfACount) {  // "A100x2"
+      out.number = *behind;
+      out.counted = true;
+      i += 2;
+    }
+    out.length = i - at;
+    return out;
+  }
+  // Blanks may be left out, and stand only where the name has one.
+  static bool joins(Break here, Break wanted, bool number) {
+    if (here == Break::hard) return false;
+    return here == Break::none || number || wanted != Break::none;
+  }
+
+  std::string_view text_;
+  std::vector<Atom> atoms_;
+};
 
 // "model.context=#*1024" with 8: "model.context=8192".
 std::string filled(std::string_view assignment, double number) {
@@ -147,141 +423,647 @@ std::string filled(std::string_view assignment, double number) {
     value *= number_of(rest.substr(1)).value_or(1);
     rest = {};
   }
+  if (rest == "GiB" && value != std::floor(value)) {
+    value *= 1024;
+    rest = "MiB";
+  }
   return std::string(assignment.substr(0, hash)) + std::to_string(std::llround(value)) + std::string(rest);
 }
 
-Error unknown_word(const std::string& token, const std::set<std::string_view>& known) {
-  if (number_of(token))
-    return {ErrorCode::invalid_value, "\"" + token + "\": a number of what? Users, K, GiB, B?", {}, {}};
-  return {ErrorCode::invalid_value,
-          "the word \"" + token + "\" says nothing here" +
-              config::did_you_mean(token, {known.begin(), known.end()}),
-          {},
-          {}};
+std::string gib_text(double gib) {
+  return filled("#GiB", gib);
 }
 
-std::string joined(std::span<const std::string> tokens) {
-  std::string out;
-  for (const std::string& token : tokens) out += (out.empty() ? "" : " ") + token;
-  return out;
+// Letters that were left out, doubled, swapped or mistaken: one such slip.
+bool one_slip(std::string_view a, std::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  if (b.size() - a.size() > 1) return false;
+  std::size_t i = 0;
+  while (i < a.size() && a[i] == b[i]) ++i;
+  if (a.size() < b.size()) return a.substr(i) == b.substr(i + 1);
+  if (i == a.size()) return false;
+  if (a.substr(i + 1) == b.substr(i + 1)) return true;
+  return i + 1 < a.size() && a[i] == b[i + 1] && a[i + 1] == b[i] && a.substr(i + 2) == b.substr(i + 2);
 }
 
-// What the words say of one fact.
+// ---- sayings ----------------------------------------------------------------------------------------------
+
 struct Saying {
   std::string text;  // its value, as "24GiB"
   FactValue value;
-  std::string words;  // that say it, as "two rtx 3090"
-  std::string kind;   // these without a count
+  std::string words;  // that say it
   bool guess = false;
 };
 
 class Sayings {
  public:
-  // "hardware.gpu.memory~=24GiB", with the number of the match for #.
-  Result<void> add(std::string_view assignment, const Match& match, std::span<const std::string> tokens) {
+  explicit Sayings(Reading& reading) : reading_(reading) {}
+
+  // "hardware.gpu.memory~=24GiB". Values that the fact cannot have are left out.
+  void add(std::string_view assignment, const std::string& words) {
     const std::size_t equals = assignment.find('=');
     std::string_view name = assignment.substr(0, equals);
-    const bool guess =
-        name.ends_with('~') || (!match.counted && assignment.find('#') != std::string_view::npos);
-    if (name.ends_with('~')) name.remove_suffix(1);
+    const bool guess = name.ends_with('~');
+    if (guess) name.remove_suffix(1);
     const FactId id = *find_fact(name);  // the vocabulary names known facts: a test sets every row
     const FactInfo& info = default_targets()->facts()[id];
-    std::string text = filled(assignment.substr(equals + 1), match.number);
+    std::string text(assignment.substr(equals + 1));
     auto value = fact_value(info, text);
-    if (!value) return pass(value);
-    Saying said{std::move(text), std::move(*value), joined(tokens),
-                joined(tokens.last(match.pattern->tokens.size())), guess};
-    const auto [it, first] = by_fact_.try_emplace(id, said);
-    if (!first) return settle(info, it->second, std::move(said));
-    return {};
+    if (!value) return;
+    settle(info, id, {std::move(text), std::move(*value), words, guess});
+  }
+  const Saying* get(std::string_view name) const {
+    const auto it = by_fact_.find(*find_fact(name));
+    return it == by_fact_.end() ? nullptr : &it->second;
+  }
+  void forget(std::string_view name) { by_fact_.erase(*find_fact(name)); }
+  void set(Facts& facts) const {
+    for (const auto& [id, said] : by_fact_) facts.set(id, said.value, said.guess ? kGuess : kWords);
+  }
+  const std::vector<std::string>& classes() const { return classes_; }
+
+ private:
+  static bool at_once(const std::string& words) {
+    for (const char* sign : {"once", "time", "parallel", "oncurrent", "imultaneous"})
+      if (words.contains(sign)) return true;
+    return false;
   }
 
-  void set(Facts& facts) const {
-    const bool gpu = by_fact_.contains(*find_fact("hardware.gpu.discrete_count")) ||
-                     by_fact_.contains(*find_fact("hardware.gpu.integrated_count"));
-    for (const auto& [id, said] : by_fact_) {
-      const bool no_gpu = said.guess && id == find_fact("hardware.gpu.count");
-      if (!gpu || !no_gpu) facts.set(id, said.value, said.guess ? kGuess : kWords);
+  void settle(const FactInfo& fact, FactId id, Saying said) {
+    if (fact.name == "workload.class" && !said.guess && !among(classes_, said.text))
+      classes_.push_back(said.text);
+    const auto [it, first] = by_fact_.try_emplace(id, said);
+    Saying& held = it->second;
+    if (first || held.value == said.value) {
+      held.guess &= said.guess;
+      return;
     }
+    if (fact.name == "hardware.os" && !held.guess && !said.guess) return;  // several: Reading::oses
+    if (fact.name == "workload.class" && !held.guess) return;              // another app
+    if (auto* all = std::get_if<std::vector<std::string>>(&held.value)) {
+      for (const std::string& one : std::get<std::vector<std::string>>(said.value))
+        if (!among(*all, one)) all->push_back(one);
+      return;
+    }
+    if (fact.name == "workload.concurrency" && at_once(held.words) != at_once(said.words)) {
+      if (at_once(said.words)) held = std::move(said);
+      return;
+    }
+    if (held.guess != said.guess) {
+      if (held.guess) held = std::move(said);
+      return;
+    }
+    if (held.guess) {  // of two guesses the more: 32 of "production", 50 of "50 people"
+      const auto* number = std::get_if<std::int64_t>(&said.value);
+      if (number && *number > std::get<std::int64_t>(held.value)) held = std::move(said);
+      return;
+    }
+    reading_.notes.push_back("\"" + held.words + "\" and \"" + said.words + "\" contradict each other (" +
+                             std::string(fact.name) + " " + held.text + " and " + said.text +
+                             "): " + held.text + " is taken");
+  }
+
+  Reading& reading_;
+  std::map<FactId, Saying> by_fact_;
+  std::vector<std::string> classes_;  // that are said outright
+};
+
+// A machine or a card of the table, as often as the words name it.
+struct Named {
+  const Machine* machine = nullptr;
+  double count = 1;
+  bool counted = false;
+  double memory = 0;  // GiB of each, as the words say it; 0: they do not
+  std::string words;
+};
+
+class Reader {
+ public:
+  Reader(std::string_view words, Reading& reading) : text_(words), reading_(reading), sayings_(reading) {}
+
+  void read(Facts& facts) {
+    reading_.words = text_.words();
+    for (std::size_t at = 0; at < text_.size();) at += step(at);
+    flush();
+    settle_machines();
+    settle_models();
+    settle_classes();
+    sayings_.set(facts);
   }
 
  private:
-  static Result<void> settle(const FactInfo& fact, Saying& held, Saying said) {
-    const bool sizes_a_gpu = fact.name == "hardware.gpu.memory";
-    if (sizes_a_gpu && held.guess && said.guess && held.kind != said.kind)
-      return fail(ErrorCode::invalid_value, "\"" + held.kind + "\" and \"" + said.kind +
-                                                "\" are two kinds of GPU; a description has one");
-    if (held.guess != said.guess) {
-      if (held.guess) held = std::move(said);
-      return {};
+  enum class Sizes : std::uint8_t { none, card, machine };  // owner of a bare size behind a pattern
+
+  std::size_t step(std::size_t at) {
+    if (text_.before(at) == Break::hard) negated_ = alternative_ = false;
+    if (among(kEndsOfNegation, text_.word(at))) negated_ = false;
+    if (const std::size_t n = volume(at); n > 0) return n;
+    const Match found = text_.longest(at);
+    // A name of the table behind a hyphen of a model's name is none: "bge-reranker-v2-m3".
+    if (in_model_name_ && text_.before(at) <= Break::joint && text_.before(at) != Break::hard) {
+      const bool counts =
+          found.pattern && (found.pattern->quantization || found.pattern->word || found.pattern->model);
+      if (!counts && !size_of_model(at)) return absorb(at);
     }
-    if (held.value == said.value) return {};
-    if (!held.guess)
-      return fail(ErrorCode::invalid_value, std::string(fact.name) + " is " + held.text + " by \"" +
-                                                held.words + "\" and " + said.text + " by \"" + said.words +
-                                                "\"");
-    // Of two guesses the more: one GPU, of which nobody gave the number, and none beside an integrated one.
-    const auto* number = std::get_if<std::int64_t>(&said.value);
-    if (number && *number > std::get<std::int64_t>(held.value)) held = std::move(said);
-    return {};
+    if (const std::size_t n = parameters(at, found.length); n > 0) return n;
+    if (const std::size_t n = size(at, found.length); n > 0) return n;
+    if (found.pattern && usable(found, at)) {
+      take(found, at);
+      return found.length;
+    }
+    return skip(at);
   }
 
-  std::map<FactId, Saying> by_fact_;
-};
+  // ---- numbers with a meaning of their own ----------------------------------------------------------------
 
-// A size right behind a machine is its memory: "RTX 4090 24 GiB", "laptop 16 GB".
-std::string_view memory_of(const ScenarioWord* machine) {
-  if (!machine || machine->facts.find("hardware.gpu.") == std::string_view::npos) return {};
-  return machine->facts.find("hardware.gpu.discrete_count=#") != std::string_view::npos
-             ? "hardware.gpu.memory=#GiB"
-             : "hardware.memory.total=#GiB";
-}
-
-bool is_size(std::span<const std::string> tokens) {
-  return tokens.size() >= 2 && number_of(tokens[0]) && (tokens[1] == "gib" || tokens[1] == "gb");
-}
-
-Result<void> read_phrase(std::string_view phrase, const std::set<std::string_view>& vocabulary,
-                         Sayings& sayings) {
-  std::vector<std::string> tokens;
-  for (std::string& token : tokens_of(phrase)) {
-    const bool behind_number = !tokens.empty() && number_of(tokens.back());
-    if (behind_number && (token == "x" || token == "s")) continue;  // "2x RTX 3090s"
-    const std::string singular = token.substr(0, token.size() - 1);
-    if (token.ends_with('s') && !vocabulary.contains(token) && vocabulary.contains(singular))
-      token = singular;
-    tokens.push_back(std::move(token));
-  }
-  static constexpr Pattern kSize{};
-  const ScenarioWord* before = nullptr;
-  for (std::size_t at = 0; at < tokens.size();) {
-    const std::span<const std::string> rest = std::span(tokens).subspan(at);
-    Match found = longest(rest);
-    std::string_view facts = found.pattern ? found.pattern->row->facts : std::string_view();
-    if (!found.pattern && is_size(rest) && !memory_of(before).empty()) {
-      found = {&kSize, 2, *number_of(rest[0]), true};
-      facts = memory_of(before);
+  // "10k emails a day", "a million documents overnight", "every 5 minutes", "20 requests a day": how much,
+  // not how many at once.
+  std::size_t volume(std::size_t at) {
+    std::size_t i = at;
+    if (text_.word(i) == "every" && number_of(text_.next(i + 1)) && is_period(text_.next(i + 2)))
+      return understand(at, 3, "a volume");
+    const bool number = number_of(text_.word(i)).has_value();
+    if (number || text_.word(i) == "a") ++i;
+    bool large = false;
+    while (i < text_.size() && (i == at || text_.next(i) != "") && among(kMultipliers, text_.word(i)) &&
+           (i > at || !number)) {
+      if (text_.word(i).size() == 1 && text_.before(i) != Break::none) break;
+      large = true;
+      ++i;
+      break;
     }
-    if (!found.pattern) {
-      if (std::ranges::find(kFillers, std::string_view(tokens[at])) != kFillers.end()) {
-        ++at;
+    if (i == at || (!number && !large)) return 0;
+    std::string_view thing = text_.next(i);
+    const bool counted =
+        std::ranges::any_of(kCountedThings, [&](std::string_view one) { return same_word(thing, one); });
+    const bool at_once =
+        same_word(thing, "request") || same_word(thing, "stream") || same_word(thing, "user");
+    if (!counted && !at_once) return 0;
+    if (text_.word(i - 1) == "k" && (same_word(thing, "token") || same_word(thing, "prompt"))) {
+      if (period(i + 1) == 0) return 0;  // "8k tokens"
+    }
+    ++i;
+    const std::size_t n = period(i);
+    if (at_once && n == 0 && !large) return 0;
+    if (same_word(thing, "prompt") && n == 0) return 0;
+    if (same_word(thing, "user")) return 0;
+    std::string facts = "a volume, not a number at once";
+    if (n > 0 && (text_.word(i + n - 1).starts_with("night") || text_.word(i + n - 1) == "overnight")) {
+      const std::string words = text_.said(at, i + n - at);
+      if (!negated_) sayings_.add("workload.class~=batch", words);
+      facts = "workload.class~=batch, a volume";
+    }
+    return understand(at, i + n - at, facts);
+  }
+  static bool is_period(std::string_view word) {
+    return std::ranges::any_of(kPeriods, [&](std::string_view one) { return same_word(word, one); });
+  }
+  std::size_t period(std::size_t at) const {
+    if (among(kAdverbs, text_.next(at))) return 1;
+    return among(kEach, text_.next(at)) && is_period(text_.next(at + 1)) ? 2 : 0;
+  }
+
+  bool size_of_model(std::size_t at) const {
+    return (number_of(text_.word(at)) && text_.next(at + 1) == "b") ||
+           (text_.word(at) == "a" && number_of(text_.next(at + 1)) && text_.next(at + 2) == "b");
+  }
+
+  // "70B", "30b-a3b", "two 32B models".
+  std::size_t parameters(std::size_t at, std::size_t longest) {
+    if (longest > 3) return 0;  // "mixtral 8x7b"
+    std::size_t i = at;
+    double count = 1;
+    if (number_of(text_.word(i)) && number_of(text_.next(i + 1)) && text_.next(i + 2) == "b") {
+      count = *number_of(text_.word(i));
+      ++i;
+    } else if (number_of(text_.word(i)) && text_.next(i + 1) == "x" && number_of(text_.next(i + 2)) &&
+               text_.next(i + 3) == "b") {
+      count = *number_of(text_.word(i));
+      i += 2;
+    }
+    const auto billions = number_of(text_.word(i));
+    if (!billions || text_.next(i + 1) != "b" || *billions <= 0 || *billions > 10'000) return 0;
+    std::size_t end = i + 2;
+    bool moe = false;
+    if (text_.next(end) == "a" && number_of(text_.next(end + 1)) && text_.next(end + 2) == "b") {
+      moe = true;
+      end += 3;
+    }
+    while (same_word(text_.next(end), "parameter") || same_word(text_.next(end), "param") ||
+           same_word(text_.next(end), "model"))
+      ++end;
+    const bool models = count > 1 && text_.word(end - 1) == "models";
+    if (i > at && (!models || count > kMostOfACount)) return 0;
+    const std::string words = text_.said(at, end - at);
+    std::string facts = filled("model.parameters=#", *billions * 1e9);
+    if (moe) facts += " model.moe=true";
+    if (!negated_) {
+      if (moe) sayings_.add("model.moe=true", words);
+      add_model({words, std::llround(*billions * 1e9), 0, std::llround(count)});
+    }
+    in_model_name_ = true;
+    return understand(at, end - at, facts);
+  }
+
+  // A bare size: of the machine or card before it, else of the one behind it.
+  std::size_t size(std::size_t at, std::size_t longest) {
+    const auto number = number_of(text_.word(at));
+    if (longest > 2 || !number || (text_.next(at + 1) != "gb" && text_.next(at + 1) != "tb")) return 0;
+    const double gib = text_.next(at + 1) == "tb" ? *number * 1024 : *number;
+    if (gib <= 0 || gib > kMaxScenarioNumber) return 0;
+    const std::string words = text_.said(at, 2);
+    if (negated_) return understand(at, 2, "denied");
+    const bool adjacent = text_.before(at) != Break::hard;
+    Named* const named = !named_.empty() && last_ == Last::named ? &named_.back() : nullptr;
+    if (named && named->machine->kind == Machine::Class::discrete) {
+      if (named->memory == 0 &&
+          (adjacent || named->machine->has_memory(gib) || named->machine->memory.empty())) {
+        named->memory = gib;
+        return understand(at, 2, "hardware.gpu.memory=" + gib_text(gib));
+      }
+      sayings_.add("hardware.memory.total=" + gib_text(gib), words);
+      return understand(at, 2, "hardware.memory.total=" + gib_text(gib));
+    }
+    const bool card = last_ == Last::card;
+    if (named || card || last_ == Last::machine) {
+      if (named) named->memory = gib;
+      const std::string fact = (card ? "hardware.gpu.memory=" : "hardware.memory.total=") + gib_text(gib);
+      sayings_.add(fact, words);
+      return understand(at, 2, fact);
+    }
+    // "4GB gtx 1650"
+    Match ahead;
+    if (text_.next(at + 2) != "") ahead = text_.longest(at + 2);
+    if (ahead.pattern && sizes_of(*ahead.pattern) != Sizes::none) {
+      pending_size_ = gib;
+      return understand(at, 2,
+                        sizes_of(*ahead.pattern) == Sizes::card ? "hardware.gpu.memory=" + gib_text(gib)
+                                                                : "hardware.memory.total=" + gib_text(gib));
+    }
+    flush();
+    reading_.skipped.push_back(words);
+    reading_.notes.push_back("\"" + words + "\" may be a card's memory or the machine's: say VRAM or RAM");
+    return 2;
+  }
+
+  static Sizes sizes_of(const Pattern& pattern) {
+    if (pattern.machine)
+      return pattern.machine->kind == Machine::Class::discrete ? Sizes::card : Sizes::machine;
+    if (!pattern.word) return Sizes::none;
+    if (pattern.word->facts.contains("hardware.gpu.discrete_count=#")) return Sizes::card;
+    return pattern.word->facts.contains("hardware.gpu.integrated_count") ||
+                   pattern.word->facts.contains("hardware.gpu.count") ||
+                   pattern.word->facts.contains("topic=phone") || pattern.word->words.starts_with("pc|")
+               ? Sizes::machine
+               : Sizes::none;
+  }
+
+  // ---- patterns -------------------------------------------------------------------------------------------
+
+  bool usable(const Match& found, std::size_t at) const {
+    const ScenarioWord* word = found.pattern->word;
+    if (!word) return true;
+    // "8K" is a context at the end of its phrase; "10k invoices" counts something else.
+    if (word->facts.starts_with("model.context") && found.length == 2) {
+      const std::string_view behind = text_.next(at + 2);
+      return behind.empty() || is_filler(behind);
+    }
+    if (word->facts == "model.moe=true" && word->words == "a#b") return false;
+    return true;
+  }
+
+  void take(const Match& found, std::size_t at) {
+    const Pattern& pattern = *found.pattern;
+    std::size_t length = found.length;
+    const std::string words = text_.said(at, length);
+    flush();
+    if (negated_) {
+      const bool gpu = pattern.word && pattern.word->facts == "hardware.gpu.discrete_count=#";
+      if (gpu) sayings_.add("hardware.gpu.count=0", "no " + words);
+      reading_.understood.push_back({words, gpu ? "hardware.gpu.count=0" : "denied"});
+      return;
+    }
+    in_model_name_ = false;
+    if (pattern.machine && alternative_ && !named_.empty()) {
+      reading_.notes.push_back("\"" + words + "\" is an alternative to \"" + named_.back().words +
+                               "\": the advice is for " + named_.back().words +
+                               ", ask for each alone to compare");
+      reading_.understood.push_back({words, "an alternative"});
+      alternative_ = false;
+      return;
+    }
+    if (pattern.machine) {
+      named_.push_back({pattern.machine, found.number, found.counted, pending_size_, words});
+      if (pattern.machine->kind != Machine::Class::discrete && pending_size_ > 0)
+        sayings_.add("hardware.memory.total=" + gib_text(pending_size_), words);
+      pending_size_ = 0;
+      last_ = Last::named;
+      reading_.understood.push_back({words, pattern.machine->names.front()});
+    } else if (pattern.model) {
+      if (pattern.model->moe) sayings_.add("model.moe=true", words);
+      if (pattern.model->parameters > 0)
+        add_model({words, pattern.model->parameters, 0, 1});
+      else
+        open_quantization_ = true;
+      std::string facts = "a model's name";
+      if (pattern.model->parameters > 0)
+        facts = "model.parameters=" + std::to_string(pattern.model->parameters) +
+                (pattern.model->moe ? " model.moe=true" : "");
+      reading_.understood.push_back({words, facts});
+      in_model_name_ = true;
+    } else if (pattern.quantization) {
+      take_quantization(*pattern.quantization, words);
+      in_model_name_ = true;
+    } else if (pattern.system) {
+      if (!among(reading_.systems, pattern.system->id)) reading_.systems.push_back(pattern.system->id);
+      reading_.understood.push_back({words, "a system: " + pattern.system->id});
+    } else {
+      take_word(found, words);
+    }
+  }
+
+  void take_word(const Match& found, const std::string& words) {
+    const ScenarioWord& row = *found.pattern->word;
+    std::string facts;
+    for (const std::string_view assignment : split(row.facts, ' ')) {
+      const bool open = assignment.contains('#') && !found.counted;
+      if (assignment.starts_with(kTopic)) {
+        const std::string topic(assignment.substr(kTopic.size() + 1));
+        if (!among(reading_.topics, topic)) reading_.topics.push_back(topic);
+        if (row.words.contains("reranker")) in_model_name_ = true;
+        facts += (facts.empty() ? "" : " ") + std::string(assignment);
         continue;
       }
-      // A number is at fault only where what it counts is known.
-      const bool counts_nothing = number_of(tokens[at]) && at + 1 < tokens.size() &&
-                                  !number_of(tokens[at + 1]) && !vocabulary.contains(tokens[at + 1]);
-      return std::unexpected(unknown_word(tokens[at + (counts_nothing ? 1 : 0)], vocabulary));
+      if (open && assignment.starts_with("hardware.cluster.nodes")) continue;
+      std::string value = filled(assignment, found.number);
+      if (open) value.insert(value.find('='), "~");
+      if (value.starts_with("hardware.os") && !value.contains('~')) {
+        const std::string os = value.substr(value.find('=') + 1);
+        if (!among(reading_.oses, os)) reading_.oses.push_back(os);
+      }
+      if (value.starts_with("hardware.gpu.discrete_count")) {
+        if (found.counted) generic_ = {nullptr, found.number, true, 0, words};
+      }
+      sayings_.add(value, words);
+      facts += (facts.empty() ? "" : " ") + value;
     }
-    if (found.number < 0 || found.number > kMaxScenarioNumber)
-      return fail(ErrorCode::invalid_value, "\"" + tokens[at] + "\": the most that is read is " +
-                                                std::to_string(std::llround(kMaxScenarioNumber)));
-    for (const std::string_view assignment : split(facts, ' '))
-      if (auto ok = sayings.add(assignment, found, rest.first(found.length)); !ok) return pass(ok);
-    if (!facts.empty()) before = found.pattern->row;  // "M4 Max 64 GB": `max` says nothing
-    at += found.length;
+    if (row.facts.starts_with("model.format") || row.facts.starts_with("model.context"))
+      in_model_name_ = false;
+    const Sizes sizes = sizes_of(*found.pattern);
+    if (sizes != Sizes::none &&
+        !(last_ == Last::named && row.facts.contains("hardware.gpu.discrete_count=#"))) {
+      const bool beside =
+          last_ == Last::named && !named_.empty() && named_.back().machine->kind == Machine::Class::discrete;
+      if (!beside || sizes == Sizes::machine) last_ = sizes == Sizes::card ? Last::card : Last::machine;
+      if (pending_size_ > 0) {
+        sayings_.add((sizes == Sizes::card ? "hardware.gpu.memory=" : "hardware.memory.total=") +
+                         gib_text(pending_size_),
+                     words);
+        pending_size_ = 0;
+      }
+    }
+    if (row.words.starts_with("laptop")) {
+      laptop_ |= among(std::array<std::string_view, 3>{"laptop", "notebook", "thinkpad"}, lower(words));
+    }
+    reading_.understood.push_back({words, facts.empty() ? std::string(row.remark) : facts});
   }
-  return {};
-}
+
+  static std::string lower(std::string text) {
+    std::ranges::transform(text, text.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (text.ends_with('s')) text.pop_back();
+    return text;
+  }
+
+  void take_quantization(const ScenarioQuantization& quantization, const std::string& words) {
+    std::string facts;
+    if (!quantization.name.empty()) {
+      facts = "model.quantization=" + std::string(quantization.name);
+      sayings_.add(facts, words);
+    }
+    if (quantization.gguf) {
+      sayings_.add("model.format=gguf", words);
+      facts += " model.format=gguf";
+    }
+    if (!models_.empty() && models_.back().bits == 0 && !open_quantization_) {
+      models_.back().bits = quantization.bits;
+    } else {
+      bits_ = quantization.bits;
+    }
+    reading_.understood.push_back({words, facts.empty() ? "bits of a weight" : facts});
+  }
+
+  void add_model(Reading::Model model) {
+    open_quantization_ = false;
+    if (bits_ > 0) model.bits = std::exchange(bits_, 0);
+    models_.push_back(std::move(model));
+  }
+
+  // ---- words without a pattern ----------------------------------------------------------------------------
+
+  std::size_t absorb(std::size_t at) {
+    if (!reading_.understood.empty())
+      reading_.understood.back().words +=
+          text_.said(at, 1).insert(0, text_.before(at) == Break::joint ? "-" : "");
+    return 1;
+  }
+
+  std::size_t skip(std::size_t at) {
+    const std::string& word = text_.word(at);
+    if (among(kNegations, word)) {
+      flush();
+      negated_ = true;
+      return 1;
+    }
+    alternative_ |= among(kAlternatives, word);
+    const auto number = number_of(word);
+    const bool digits = is_digit(word.front());
+    // The version of a model: "llama 3.1 8b".
+    if (in_model_name_ && digits && *number < 20) return absorb(at);
+    if (digits && *number >= 1990 && *number <= 2040 && word.size() == 4) return understand(at, 1, "a year");
+    if (!digits && (number || is_filler(word))) {
+      flush();
+      return 1;
+    }
+    if (const std::string* meant = digits ? nullptr : corrected(word)) {
+      reading_.notes.push_back("\"" + text_.said(at, 1) + "\" is read as \"" + *meant + "\"");
+      text_.correct(at, *meant);
+      return 0;
+    }
+    if (text_.before(at) == Break::none && skipping_ && skip_end_ == at) {
+      ++skip_end_;
+    } else {
+      flush();
+      skip_begin_ = at;
+      skip_end_ = at + 1;
+      skipping_ = true;
+    }
+    in_model_name_ = false;
+    return 1;
+  }
+
+  static const std::string* corrected(const std::string& word) {
+    constexpr std::size_t kShortest = 6;  // shorter words are too near to others
+    if (word.size() < kShortest) return nullptr;
+    const std::string* found = nullptr;
+    for (const std::string& known : patterns().known())
+      if (known.size() >= kShortest && known.front() == word.front() && known != word &&
+          !same_word(word, known) && one_slip(word, known)) {
+        if (found) return nullptr;
+        found = &known;
+      }
+    return found;
+  }
+
+  // The words that were skipped together.
+  void flush() {
+    if (!skipping_) return;
+    reading_.skipped.push_back(text_.said(skip_begin_, skip_end_ - skip_begin_));
+    skipping_ = false;
+  }
+
+  std::size_t understand(std::size_t at, std::size_t length, std::string facts) {
+    flush();
+    reading_.understood.push_back({text_.said(at, length), std::move(facts)});
+    return length;
+  }
+
+  // ---- all sayings together -------------------------------------------------------------------------------
+
+  void settle_machines() {
+    std::vector<Named*> cards;
+    for (Named& named : named_) {
+      if (named.machine->kind == Machine::Class::discrete) {
+        cards.push_back(&named);
+        continue;
+      }
+      const Machine& machine = *named.machine;
+      if (machine.kind == Machine::Class::no_gpu) {
+        sayings_.add("hardware.gpu.count~=0", named.words);
+      } else {
+        sayings_.add("hardware.gpu.integrated_count=1", named.words);
+        sayings_.add("hardware.gpu.vendor=" + machine.vendor, named.words);
+        if (machine.vendor == "apple") sayings_.add("hardware.os~=macos", named.words);
+        reading_.generation = machine.generation;
+      }
+      if (named.counted) sayings_.add(filled("hardware.cluster.nodes=#", named.count), named.words);
+      if (named.memory > 0)
+        sayings_.add("hardware.memory.total=" + gib_text(named.memory), named.words);
+      else if (machine.only_memory() > 0)
+        sayings_.add("hardware.memory.total~=" + gib_text(machine.only_memory()), named.words);
+    }
+    settle_cards(cards);
+    if (reading_.oses.size() > 1) sayings_.forget("hardware.os");
+    const Saying* none = sayings_.get("hardware.gpu.count");
+    const Saying* discrete = sayings_.get("hardware.gpu.discrete_count");
+    const Saying* integrated = sayings_.get("hardware.gpu.integrated_count");
+    if (!discrete && (sayings_.get("hardware.gpu.memory") || sayings_.get("hardware.gpu.memory_total")) &&
+        !none && !integrated)
+      sayings_.add("hardware.gpu.discrete_count~=1", "VRAM");
+    if (!none || (!discrete && !integrated)) return;
+    if (!none->guess) {
+      const Saying& gpu = discrete ? *discrete : *integrated;
+      reading_.notes.push_back("\"" + none->words + "\" and \"" + gpu.words +
+                               "\" contradict each other: neither is taken");
+      reading_.undecided = true;
+      for (const char* fact : {"hardware.gpu.vendor", "hardware.gpu.memory", "hardware.gpu.memory_total",
+                               "hardware.gpu.discrete_count", "hardware.gpu.integrated_count"})
+        sayings_.forget(fact);
+    }
+    sayings_.forget("hardware.gpu.count");
+  }
+
+  // The memory of one card, in GiB: as it is said, or as its name has it; in a laptop as its laptop's row has
+  // it. 0: not known.
+  double memory_of(const Named& named) const {
+    if (named.memory > 0) return named.memory;
+    const Machine& machine = *named.machine;
+    const std::string& name = machine.names.front();
+    if (!laptop_ || name.ends_with("laptop")) return machine.only_memory();
+    for (const Machine& other : shipped_machines())
+      if (other.names.front() == name + " laptop") return other.only_memory();
+    return 0;
+  }
+
+  void settle_cards(const std::vector<Named*>& cards) {
+    if (cards.empty()) return;
+    // "RTX 3090, two GPUs"
+    if (cards.size() == 1 && !cards.front()->counted && generic_.counted) {
+      cards.front()->count = generic_.count;
+      cards.front()->counted = true;
+    }
+    double count = 0, total = 0, most = 0;
+    bool counted = false, all_known = true;
+    std::string words;
+    for (const Named* card : cards) {
+      const double memory = memory_of(*card);
+      count += card->count;
+      counted |= card->counted;
+      all_known &= memory > 0;
+      total += memory * card->count;
+      most = std::max(most, memory);
+      words += (words.empty() ? "" : " + ") + card->words;
+      sayings_.add("hardware.gpu.vendor=" + card->machine->vendor, card->words);
+    }
+    reading_.generation = cards.front()->machine->generation;
+    const bool exact = counted || cards.size() > 1;
+    if (!(generic_.counted && cards.size() > 1))
+      sayings_.add(filled(exact ? "hardware.gpu.discrete_count=#" : "hardware.gpu.discrete_count~=#", count),
+                   words);
+    if (all_known) {
+      const bool said = std::ranges::any_of(cards, [](const Named* card) { return card->memory > 0; });
+      sayings_.add((said ? "hardware.gpu.memory=" : "hardware.gpu.memory~=") + gib_text(most), words);
+      if (cards.size() > 1) sayings_.add("hardware.gpu.memory_total~=" + gib_text(total), words);
+    }
+  }
+
+  void settle_models() {
+    const Saying* format = sayings_.get("model.format");
+    for (Reading::Model& model : models_) {
+      if (model.bits == 0) model.bits = bits_ > 0 ? bits_ : format && format->text == "fp8" ? 8 : kUsualBits;
+      reading_.models.push_back(model);
+    }
+    if (models_.empty()) return;
+    const Reading::Model& model = models_.front();
+    sayings_.add("model.parameters=" + std::to_string(model.parameters), model.words);
+    if (!sayings_.get("model.bytes"))
+      sayings_.add("model.bytes=" +
+                       std::to_string(std::llround(static_cast<double>(model.parameters) * model.bits / 8)),
+                   model.words);
+    // One large model on several Macs whose memory is not said: no single one holds it, or there would be
+    // one.
+    constexpr std::int64_t kLarge = std::int64_t{64} << 30;
+    const Saying* nodes = sayings_.get("hardware.cluster.nodes");
+    const Saying* vendor = sayings_.get("hardware.gpu.vendor");
+    const Saying* bytes = sayings_.get("model.bytes");
+    if (nodes && std::get<std::int64_t>(nodes->value) > 1 && vendor && vendor->text == "apple" &&
+        !sayings_.get("hardware.memory.total") && std::get<std::int64_t>(bytes->value) > kLarge)
+      sayings_.add("model.fits_memory~=false", nodes->words);
+  }
+
+  void settle_classes() {
+    if (sayings_.classes().size() > 1) {
+      std::string all;
+      for (const std::string& one : sayings_.classes()) all += (all.empty() ? "" : " and ") + one;
+      reading_.notes.push_back("several kinds of work: " + all + "; the advice is for " +
+                               sayings_.classes().front() + ", ask for each alone to compare");
+    }
+  }
+
+  enum class Last : std::uint8_t { nothing, named, card, machine };
+
+  Text text_;
+  Reading& reading_;
+  Sayings sayings_;
+  std::vector<Named> named_;
+  std::vector<Reading::Model> models_;  // bits 0: not said
+  Named generic_;                       // GPUs that are counted without a name of their own
+  Last last_ = Last::nothing;
+  double pending_size_ = 0, bits_ = 0;
+  bool negated_ = false, alternative_ = false, laptop_ = false, in_model_name_ = false, skipping_ = false,
+       open_quantization_ = false;
+  std::size_t skip_begin_ = 0, skip_end_ = 0;
+};
 
 template <class T>
 const T* known(const Facts& facts, std::string_view name) {
@@ -308,6 +1090,7 @@ Result<void> complete_counts(Facts& facts) {
   if (!discrete && unified && *unified) set(kDiscrete, 0);
   if (!discrete && all && (integrated || *all == 0))
     set(kDiscrete, std::max(*all - (integrated ? *integrated : 0), Integer{0}));
+  if (!discrete && integrated && !all) set(kDiscrete, 0);
   discrete = known<Integer>(facts, kDiscrete);
   if (discrete && !integrated) set(kIntegrated, all ? std::max(*all - *discrete, Integer{0}) : 0);
   integrated = known<Integer>(facts, kIntegrated);
@@ -326,19 +1109,13 @@ Result<void> complete_counts(Facts& facts) {
 
 }  // namespace
 
-Result<void> read_scenario(std::string_view words, Facts& facts) {
+Result<Reading> read_scenario(std::string_view words, Facts& facts) {
   if (words.size() > kMaxScenarioBytes)
     return fail(ErrorCode::invalid_value, std::to_string(words.size()) + " bytes of words, the limit is " +
                                               std::to_string(kMaxScenarioBytes));
-  std::set<std::string_view> vocabulary;
-  for (const Pattern& pattern : patterns())
-    for (const std::string_view token : pattern.tokens)
-      if (token != "#") vocabulary.insert(token);
-  Sayings sayings;
-  for (const std::string_view phrase : split(words, ','))
-    if (auto ok = read_phrase(phrase, vocabulary, sayings); !ok) return pass(ok);
-  sayings.set(facts);
-  return {};
+  Reading reading;
+  Reader(words, reading).read(facts);
+  return reading;
 }
 
 Result<void> complete_scenario(Facts& facts) {

@@ -27,12 +27,15 @@ int advise(const AdviseOptions& options) {
   if (!asked) return report(asked.error());
   const policy::Facts& facts = asked->facts;
   const policy::Decision decision = policy::decide(asked->tree, facts);
-  const std::string out =
-      options.as_json
-          ? policy::advice(decision, facts).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                "\n"
-          : policy::advice_text(decision, facts);
+  const policy::Reading& reading = asked->reading;
+  const policy::Advice advice = policy::advise(decision, facts, reading);
+  const std::string out = options.as_json
+                              ? policy::to_json(advice, decision, facts, reading)
+                                        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+                                    "\n"
+                              : policy::advice_text(advice, decision, facts);
   std::fputs(out.c_str(), stdout);
+  if (!reading.words.empty() && reading.understood.empty()) return kBadInput;
   return decision.target ? kOk : kUnavailable;
 }
 
@@ -53,10 +56,9 @@ void add_advise_command(CLI::App& app, int& exit_code) {
       "  flyball advise --app chat-page one RTX 4090\n"
       "  flyball advise --facts case.json --fact workload.concurrency=16\n"
       "\n"
-      "docs/advise.md lists the words, docs/policy-language.md the facts. Exit code 65: a word or fact that "
-      "says "
-      "nothing;\n"
-      "69: no target.");
+      "docs/advise.md lists the words, docs/policy-language.md the facts. Exit code 65: no word says "
+      "anything,\n"
+      "or a fact is wrong; 69: no target.");
   command->callback([options, &exit_code] { exit_code = advise(*options); });
 }
 

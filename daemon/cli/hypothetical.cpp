@@ -23,15 +23,16 @@ bool describes_a_machine(const policy::Facts& facts) {
 }
 
 // Words first, then the file, then single facts: each may correct what came before it.
-Result<void> set_given(const CaseOptions& options, policy::Facts& facts) {
+Result<policy::Reading> set_given(const CaseOptions& options, policy::Facts& facts) {
   std::string words;
   for (const std::string& word : options.words) words += word + " ";
-  if (auto ok = policy::read_scenario(words, facts); !ok) return pass(ok);
+  auto reading = policy::read_scenario(words, facts);
+  if (!reading) return pass(reading);
   if (!options.facts.empty())
     if (auto ok = read_facts_file(options.facts, facts); !ok) return pass(ok);
   for (const std::string& setting : options.settings)
     if (auto ok = policy::set_fact(setting, "command line", facts); !ok) return pass(ok);
-  return {};
+  return reading;
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ Result<Case> read_case(const CaseOptions& options) {
     if (!found) return pass(found);
     request = std::move(*found);
   }
-  Case out{std::move(files->tree), {}};
+  Case out{std::move(files->tree), {}, {}};
   out.facts = policy::Facts(out.tree.targets);
   if (auto ok = set_given(options, out.facts); !ok) return pass(ok);
   ThisMachine machine{policy::Facts(out.tree.targets), {}};
@@ -83,7 +84,9 @@ Result<Case> read_case(const CaseOptions& options) {
   }
   out.facts = std::move(machine.hardware);
   policy::forget_derived(out.facts);  // they follow from the facts that are given, too
-  if (auto ok = set_given(options, out.facts); !ok) return pass(ok);
+  auto reading = set_given(options, out.facts);
+  if (!reading) return pass(reading);
+  out.reading = std::move(*reading);
   if (auto ok = policy::complete_scenario(out.facts); !ok) return pass(ok);
   return out;
 }

@@ -8,6 +8,7 @@
 #include <CLI/App.hpp>
 
 #include "policy/facts.hpp"
+#include "policy/scenario.hpp"
 #include "policy/tree.hpp"
 
 namespace flyball::cli {
@@ -21,6 +22,7 @@ void add_case_options(CLI::App& command, CaseOptions& options);
 struct Case {
   policy::Tree tree;
   policy::Facts facts;
+  policy::Reading reading;  // of the words
 };
 // Probes this machine where nothing that is given speaks of hardware.
 Result<Case> read_case(const CaseOptions& options);

@@ -48,6 +48,8 @@ int why_not(const WhyNotOptions& options) {
                               ? answer.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
                               : policy::why_not_text(answer);
   std::fputs(out.c_str(), stdout);
+  for (const std::string& word : asked->reading.skipped)
+    std::fprintf(stderr, "flyball: skipped \"%s\", which says nothing here\n", word.c_str());
   return kOk;
 }
 

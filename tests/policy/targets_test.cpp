@@ -318,12 +318,13 @@ TEST(Targets, AdviceSaysThatAnUpstreamStandsForItsKind) {
       tree_with("rules: [{id: far, because: b, engine: vllm, use: vllm}]\n" + std::string(kCpuElse));
   Facts facts(tree.targets);
   ASSERT_TRUE(set_fact("backend.rack1.available=true", "test", facts));
-  ASSERT_TRUE(read_scenario("one RTX 4090, chat", facts));
+  const auto reading = read_scenario("one RTX 4090, chat", facts);
+  ASSERT_TRUE(reading);
   ASSERT_TRUE(complete_scenario(facts));
   EXPECT_EQ(facts.get("backend.rack2.available"), nullptr) << "words say nothing of a configured upstream";
   EXPECT_EQ(facts.get("backend.sglang.available")->value, FactValue(false));
   const Decision decision = decide(tree, facts);
-  const nlohmann::json said = advice(decision, facts);
+  const nlohmann::json said = to_json(advise(decision, facts, *reading), decision, facts, *reading);
   EXPECT_EQ(said["target"], "rack1");
   EXPECT_EQ(said["stands_for"], true);
 }

@@ -144,8 +144,12 @@ echo '{"workload.concurrency": -5}' >"$work/negative.json"
 run 65 advise --facts "$work/negative.json"
 says "workload.concurrency is never negative, got -5"
 run 65 advise --fact hardware.gpu.count=-1
-run 65 advise one RTX 4090 and one RTX 3090
-says "are two kinds of GPU"
+run 65 advise blorp
+says "Skipped: \"blorp\""
+run 0 advise no GPU, RTX 4090
+says "contradict each other"
+run 0 why-not vllm RTX 4090, blorp
+says "skipped \"blorp\""
 run 65 prove --assume app.privacy=local_only --assume app.privacy=any --never cpu
 says "no facts meet app.privacy=local_only and app.privacy=any together"
 # Deep JSON: writing it into the message used to overflow the stack.
