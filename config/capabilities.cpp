@@ -68,6 +68,10 @@ constexpr std::array kFormats{
     Format{"coreml", {Served::no, "does not read Core ML models: it reads GGUF files and MLX directories"}},
 };
 
+// The families of backends/model/family.cpp: a test compares them.
+constexpr std::array<std::string_view, 10> kArchitectures{
+    "llama", "qwen2", "qwen3", "qwen3moe", "phi3", "gemma2", "gemma3", "granite", "mistral3", "smollm3"};
+
 }  // namespace
 
 std::string_view to_string(Feature feature) noexcept {
@@ -90,6 +94,12 @@ Capability reads_weights(std::string_view kind, std::string_view format) noexcep
   const auto* row = std::ranges::find(kFormats, format, &Format::name);
   if (row == kFormats.end()) return {Served::no, "does not know weights in this format"};
   return row->engines;
+}
+
+Capability runs_architecture(std::string_view kind, std::string_view architecture) noexcept {
+  if (find_engine_kind(kind) == nullptr) return kUpstream;
+  if (std::ranges::find(kArchitectures, architecture) != kArchitectures.end()) return kYes;
+  return {Served::no, "does not run models of this architecture"};
 }
 
 std::string_view mixture_of_experts(std::string_view kind) noexcept {

@@ -47,6 +47,9 @@ Capability capability(std::string_view kind, const ModelTraits& model, Feature f
 // Whether engines of a kind read weights in a format, named as the fact model.format names it.
 Capability reads_weights(std::string_view kind, std::string_view format) noexcept;
 
+// Whether engines of a kind run models of an architecture, named as the fact model.architecture names it.
+Capability runs_architecture(std::string_view kind, std::string_view architecture) noexcept;
+
 // Whether engines of a kind compute the routed experts of a mixture alone, and which of them they keep.
 std::string_view mixture_of_experts(std::string_view kind) noexcept;
 

@@ -147,6 +147,10 @@ std::vector<std::string> not_served(const Facts& facts, const Reading& reading) 
     if (const config::Capability found = config::reads_weights(config::kCpu.id, *format);
         found.served == config::Served::no)
       out.emplace_back(found.reason);
+  if (const std::string* architecture = text_of(facts, "model.architecture"))
+    if (const config::Capability found = config::runs_architecture(config::kCpu.id, *architecture);
+        found.served == config::Served::no)
+      out.push_back(std::string(found.reason) + " (" + *architecture + ")");
   return out;
 }
 
@@ -261,7 +265,7 @@ void say(Advice& out, const Decision& decision, const Facts& facts, const Readin
       to.push_back("Flyball would serve it with its " + decision.target->backend + " engine instead.");
   }
   const Fact* memory = facts.get("hardware.memory.total");
-  if (answered && !reading.words.empty() && memory && memory->source == "probe")
+  if (out.by_policy && !reading.words.empty() && memory && memory->source == "probe")
     to.emplace_back("No machine is named: the answer is for this one.");
   if (!out.fit.sentence.empty()) to.push_back(out.fit.sentence);
   for (const std::string& id : reading.systems) to.push_back(verdict_of(*shipped_engines().find(id)));

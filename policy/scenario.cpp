@@ -740,7 +740,7 @@ class Reader {
     if (negated_) {
       const bool gpu = pattern.word && pattern.word->facts == "hardware.gpu.discrete_count=#";
       if (gpu) sayings_.add("hardware.gpu.count=0", "no " + words);
-      reading_.understood.push_back({words, gpu ? "hardware.gpu.count=0" : "denied"});
+      reading_.understood.push_back({"no " + words, gpu ? "hardware.gpu.count=0" : "denied"});
       return;
     }
     in_model_name_ = false;
@@ -761,6 +761,8 @@ class Reader {
       reading_.understood.push_back({words, pattern.machine->names.front()});
     } else if (pattern.model) {
       if (pattern.model->moe) sayings_.add("model.moe=true", words);
+      if (!pattern.model->architecture.empty())
+        sayings_.add("model.architecture=" + std::string(pattern.model->architecture), words);
       if (pattern.model->parameters > 0)
         add_model({words, pattern.model->parameters, 0, 1});
       else
@@ -862,9 +864,10 @@ class Reader {
   // ---- words without a pattern ----------------------------------------------------------------------------
 
   std::size_t absorb(std::size_t at) {
-    if (!reading_.understood.empty())
-      reading_.understood.back().words +=
-          text_.said(at, 1).insert(0, text_.before(at) == Break::joint ? "-" : "");
+    const char* const between = text_.before(at) == Break::joint   ? "-"
+                                : text_.before(at) == Break::space ? " "
+                                                                   : "";
+    if (!reading_.understood.empty()) reading_.understood.back().words += between + text_.said(at, 1);
     return 1;
   }
 

@@ -25,6 +25,7 @@ struct ScenarioModel {
   std::string_view names;       // alternatives with a bar between
   std::int64_t parameters = 0;  // 0: the name has several sizes
   bool moe = false;
+  std::string_view architecture = {};  // as its files name it, where the name settles it
 };
 std::span<const ScenarioModel> scenario_models();
 

@@ -155,17 +155,17 @@ constexpr ScenarioModel kModels[] = {
     {"llama|qwen|gemma|mistral|phi|yi|falcon|olmo|granite|glm|smollm|command r|hermes|nemotron|deepseek|"
      "deepseek r1 distill|kimi|minimax|gpt oss|mistral small|mistral large|mistral nemo|codestral|qwen coder",
      0, false},
-    {"tinyllama", 1'100'000'000, false},
-    {"mixtral 8x7b", 46'700'000'000, true},
-    {"mixtral 8x22b", 140'600'000'000, true},
-    {"gpt oss 20b", 20'900'000'000, true},
-    {"gpt oss 120b", 116'800'000'000, true},
-    {"deepseek v3|deepseek v3.1|deepseek v3.2|deepseek r1", 671'000'000'000, true},
-    {"llama 4 scout", 109'000'000'000, true},
-    {"llama 4 maverick", 400'000'000'000, true},
-    {"kimi k2", 1'000'000'000'000, true},
-    {"glm 4.5", 355'000'000'000, true},
-    {"glm 4.5 air", 106'000'000'000, true},
+    {"tinyllama", 1'100'000'000, false, "llama"},
+    {"mixtral 8x7b", 46'700'000'000, true, "llama"},
+    {"mixtral 8x22b", 140'600'000'000, true, "llama"},
+    {"gpt oss 20b", 20'900'000'000, true, "gpt-oss"},
+    {"gpt oss 120b", 116'800'000'000, true, "gpt-oss"},
+    {"deepseek v3|deepseek v3.1|deepseek v3.2|deepseek r1", 671'000'000'000, true, "deepseek2"},
+    {"llama 4 scout", 109'000'000'000, true, "llama4"},
+    {"llama 4 maverick", 400'000'000'000, true, "llama4"},
+    {"kimi k2", 1'000'000'000'000, true, "deepseek2"},
+    {"glm 4.5", 355'000'000'000, true, "glm4moe"},
+    {"glm 4.5 air", 106'000'000'000, true, "glm4moe"},
 };
 
 // Bits per weight of whole files, as llama.cpp's quantization table measures them.

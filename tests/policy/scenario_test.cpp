@@ -4,7 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/model/family.hpp"
+#include "config/capabilities.hpp"
 #include "config/config.hpp"
+#include "config/engine_kinds.hpp"
 #include "policy/advice.hpp"
 #include "policy/fact_text.hpp"
 #include "policy/scenario.hpp"
@@ -436,12 +439,25 @@ TEST(ShippedAdvice, ATargetStandsForASystemOnlyWhereTheTableSaysYes) {
       {"laptop with 8 GB, 70B", "does not fit into 8.0 GiB of the machine"},
       {"mac, chat", "Flyball itself runs on Linux, not on macOS."},
       {"windows, RTX 4090", "Flyball itself runs on Linux, not on Windows."},
+      {"8x H200, deepseek v3", "Flyball does not run models of this architecture (deepseek2)."},
+      {"H100, gpt-oss 120b", "Flyball does not run models of this architecture (gpt-oss)."},
       {"RTX 4090, browser", "Flyball itself runs on Linux, not in a browser."},
   };
   for (const auto& [words, reason] : unserved) {
     EXPECT_FALSE(answer(words).advice.stands_for) << words;
     EXPECT_THAT(answer(words).text, testing::Not(HasSubstr("stands for it"))) << words;
     EXPECT_THAT(answer(words).text, HasSubstr(reason)) << words;
+  }
+}
+
+TEST(ShippedAdvice, TheArchitecturesOfTheTableAreThoseThatModelFilesMayHave) {
+  for (const model::Family& family : model::families())
+    EXPECT_EQ(config::runs_architecture(config::kCpu.id, family.name).served, config::Served::yes)
+        << family.name;
+  for (const ScenarioModel& model : scenario_models()) {
+    if (model.architecture.empty()) continue;
+    const config::Served served = config::runs_architecture(config::kCpu.id, model.architecture).served;
+    EXPECT_EQ(served == config::Served::yes, model::find_family(model.architecture) != nullptr) << model.names;
   }
 }
 
