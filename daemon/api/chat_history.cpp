@@ -57,7 +57,8 @@ std::string_view without_blanks(std::string_view text) noexcept {
 
 class HistoryReader {
  public:
-  explicit HistoryReader(JsonView messages) : out_(messages.bytes().size()) {}
+  HistoryReader(JsonView messages, IsForTemplate is_for_template)
+      : is_for_template_(is_for_template), out_(messages.bytes().size()) {}
 
   Result<ChatHistory> read(JsonView messages) {
     out_.open(JsonKind::array);
@@ -99,7 +100,7 @@ class HistoryReader {
       } else if (key == "tool_calls") {
         out_.key(key);
         if (auto ok = calls_of(value, place + ".tool_calls"); !ok) return pass(ok);
-      } else {
+      } else if (is_for_template_(HistoryObject::message, key)) {
         copy(key, value);
       }
     }
@@ -179,7 +180,7 @@ class HistoryReader {
       } else if (key == "type") {
         has_type = true;
         string(key, "function");
-      } else if (!is_empty(value)) {
+      } else if (!is_empty(value) && is_for_template_(HistoryObject::call, key)) {
         copy(key, value);
       }
     }
@@ -196,7 +197,7 @@ class HistoryReader {
         has_arguments = true;
         out_.key(key);
         if (auto ok = arguments_of(value, place + ".arguments"); !ok) return pass(ok);
-      } else if (!is_empty(value)) {
+      } else if (!is_empty(value) && is_for_template_(HistoryObject::function, key)) {
         copy(key, value);
       }
     }
@@ -257,6 +258,7 @@ class HistoryReader {
     out_.value(value);
   }
 
+  const IsForTemplate is_for_template_;
   JsonRewriter out_;
   std::string note_;
   std::size_t more_texts_ = 0;  // arguments that stay text, beside the one that note_ names
@@ -265,14 +267,14 @@ class HistoryReader {
 
 }  // namespace
 
-Result<ChatHistory> read_chat_history(JsonView messages) {
+Result<ChatHistory> read_chat_history(JsonView messages, IsForTemplate is_for_template) {
   if (!messages.is_array() || messages.size() == 0)
     return invalid(ErrorCode::invalid_value, "messages", "must be an array with at least one message");
   if (messages.size() > kMaxMessages)
     return invalid(ErrorCode::invalid_value, "messages",
                    "has " + std::to_string(messages.size()) + " messages, more than the limit of " +
                        std::to_string(kMaxMessages));
-  return HistoryReader(messages).read(messages);
+  return HistoryReader(messages, is_for_template).read(messages);
 }
 
 }  // namespace flyball::api

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
@@ -21,6 +23,11 @@ struct ChatHistory {
   std::string note;     // what the client should know of how its history was read; "": nothing
 };
 
+// Objects whose members come out as they came in.
+enum class HistoryObject : std::uint8_t { message, call, function };
+// Whether a member of such an object is for the model's template; others are left out.
+using IsForTemplate = bool (*)(HistoryObject of, std::string_view name) noexcept;
+
 // `messages`: an array in the shape of POST /v1/chat/completions. In what comes out
 // - `role` is system, user, assistant or tool: "developer" is "system";
 // - `content` is always there and a string: text parts are joined by newlines, and a turn that only calls
@@ -28,9 +35,10 @@ struct ChatHistory {
 // - a call has a `type`, and its `arguments` is an object: the one that the text spells, {} for an empty
 // text.
 //   Text that spells no object stays, and `note` says so;
-// - other members that are null or empty are left out, in messages, calls and functions alike.
+// - other members that are null or empty are left out, in messages, calls and functions alike, and those that
+//   are not for the template.
 // missing_field, invalid_value, unsupported_value, json_too_deep and json_too_large name the member
 // ("messages[2].role").
-Result<ChatHistory> read_chat_history(JsonView messages);
+Result<ChatHistory> read_chat_history(JsonView messages, IsForTemplate is_for_template);
 
 }  // namespace flyball::api

@@ -5,7 +5,12 @@
 namespace flyball::api {
 
 std::vector<std::string> UnknownFields::listed() const {
-  std::vector<std::string> out = places_;
+  const auto is_name = [](const std::string& place) {
+    return place.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.[]") ==
+           std::string::npos;
+  };
+  std::vector<std::string> out;
+  for (const std::string& place : places_) out.push_back(is_name(place) ? place : "(not a name)");
   if (count_ > out.size()) out.push_back("and " + std::to_string(count_ - places_.size()) + " more");
   return out;
 }

@@ -52,26 +52,31 @@ class UnknownFields {
  public:
   static constexpr std::size_t kNamed = 16;        // the first ones by name
   static constexpr std::size_t kPlaceBytes = 100;  // a longer place is cut
+  static constexpr std::size_t kAllBytes = 512;    // of all places
 
   // The field `name` of the object at `object` ("": the body). `refuse` returns the error for it, whose param
   // is set here; it is called for the first field alone.
   template <class Refuse>
   void add(std::string_view object, std::string_view name, Refuse refuse) {
     ++count_;
-    if (places_.size() < kNamed) places_.push_back(place(object, name));
+    if (places_.size() < kNamed && bytes_ < kAllBytes) {
+      places_.push_back(place(object, name));
+      bytes_ += places_.back().size();
+    }
     if (refusal_) return;
     refusal_ = refuse();
     refusal_->param = places_.front();
   }
   const std::vector<std::string>& places() const noexcept { return places_; }  // "messages[0].contnet"
   const std::optional<Error>& refusal() const noexcept { return refusal_; }    // nullopt: there is none
-  // For the receipt: the places, and behind kNamed of them "and 3 more".
+  // For the receipt, which is kept: the places, a name that is none as "(not a name)", and behind those that
+  // are listed "and 3 more".
   std::vector<std::string> listed() const;
 
  private:
   static std::string place(std::string_view object, std::string_view name);
 
-  std::size_t count_ = 0;
+  std::size_t count_ = 0, bytes_ = 0;
   std::vector<std::string> places_;
   std::optional<Error> refusal_;
 };

@@ -306,7 +306,13 @@ void add_plan_command(CLI::App& app, int& exit_code) {
       ->expected(0, 1)
       ->default_str("")
       ->excludes(path)
-      ->excludes("--shape");
+      ->excludes("--shape")
+      ->excludes("--format")
+      ->excludes("--context")
+      ->excludes("--sequences")
+      ->excludes("--kv")
+      ->excludes("--backend")
+      ->excludes("--memory");
   c->add_flag("--json", o->json, "As JSON");
   c->footer(
       "Examples:\n"

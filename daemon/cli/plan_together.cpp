@@ -30,10 +30,10 @@ using fleet::MemoryPool;
 using fleet::PlannedModel;
 using nlohmann::ordered_json;
 
-struct Together {
+struct Plan {
   std::vector<MemoryPool> pools;
   std::vector<PlannedModel> models;
-  std::vector<FitBeside> fits;  // of each
+  fleet::Together together;
 };
 
 config::PerKind<std::vector<std::string>> device_ids(const config::Config& config,
@@ -57,7 +57,7 @@ Result<MemoryNeed> need_of(const config::ModelEntry& model, const model::ModelFi
   return local::predict_memory(file, options, own_memory);
 }
 
-Result<Together> read_together(const std::string& path) {
+Result<Plan> read_plan(const std::string& path) {
   const auto files = settings::config_and_policy(path, "");
   if (!files) return pass(files);
   const config::Config& config = files->config;
@@ -66,7 +66,7 @@ Result<Together> read_together(const std::string& path) {
   const probe::HardwareReport report = probe::probe_hardware();
   const auto devices = probe::device_memory(report, device_ids(config, report));
   const policy::Facts hardware = probe::facts_of(report, config.devices, files->tree.targets);
-  Together out;
+  Plan out;
   out.pools = fleet::memory_pools(config.memory, device::total_memory(), devices);
   for (const config::ModelEntry& entry : config.models) {
     const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
@@ -82,10 +82,11 @@ Result<Together> read_together(const std::string& path) {
       const std::size_t pool = fleet::pool_of(backend, devices);
       const auto need = need_of(entry, **file, backend, pool != fleet::kMachinePool);
       if (!need) return pass(need);
-      out.models.push_back({entry.id, backend, pool, *need, entry.preload || entry.pin, entry.group});
+      out.models.push_back({entry.id, backend, pool, *need, entry.preload || entry.pin, entry.group,
+                            fleet::most_of(backend, config.memory, devices)});
     }
   }
-  out.fits = fleet::fit_together(out.pools, out.models);
+  out.together = fleet::fit_together(out.pools, out.models);
   return out;
 }
 
@@ -93,34 +94,29 @@ std::string name_of(const PlannedModel& model) {
   return model.model + " on " + model.backend;
 }
 
-// "ends chat on cpu", "ends, of a on cpu and b on cpu, those without a request for longest".
-std::string ends_text(const Together& t, std::size_t i) {
-  const FitBeside& fit = t.fits[i];
-  if (fit.never) {
-    const bool beside = std::ranges::any_of(t.models, [&](const PlannedModel& other) {
-      return other.pinned && other.pool == t.models[i].pool && &other != &t.models[i];
-    });
-    return (beside ? "does not fit beside what is pinned: " : "does not fit: ") + size_text(fit.missing) +
-           " are missing";
-  }
-  if (fit.missing == 0) return "ends nobody";
+std::string names_of(const Plan& t, const std::vector<std::size_t>& models) {
   std::string names;
-  for (const std::size_t j : fit.may_end) names += (names.empty() ? "" : ", ") + name_of(t.models[j]);
-  const std::string until = " until " + size_text(fit.missing) + " more are free";
-  return fit.may_end.size() == 1 ? "ends " + names
-                                 : "ends those without a request for longest" + until + ", of: " + names;
+  for (const std::size_t j : models) names += (names.empty() ? "" : ", ") + name_of(t.models[j]);
+  return names;
 }
 
-std::uint64_t least_of(const Together& t, std::size_t pool) {
-  std::uint64_t sum = 0;
-  for (const PlannedModel& model : t.models)
-    if (model.pool == pool) sum += model.need.least_bytes();
-  return sum;
+// "ends chat on cpu", "ends those without a request for longest, of: a on cpu, b on cpu (1 GiB are missing)".
+std::string ends_text(const Plan& t, std::size_t i) {
+  const FitBeside& fit = t.together.fits[i];
+  if (fit.never)
+    return fit.missing > 0 ? "is never loaded: " + size_text(fit.missing) + " are missing"
+                           : "is never loaded: another model of its group is pinned";
+  std::string out;
+  if (!fit.group_ends.empty()) out = "ends " + names_of(t, fit.group_ends) + " of its group";
+  if (fit.may_end.empty()) return out.empty() ? "ends none" : out;
+  out += (out.empty() ? "ends " : ", and ");
+  if (fit.may_end.size() > 1) out += "those without a request for longest, of: ";
+  return out + names_of(t, fit.may_end) + " (" + size_text(fit.missing) + " are missing)";
 }
 
-void print_text(const Together& t) {
+void print_text(const Plan& t) {
   for (std::size_t p = 0; p < t.pools.size(); ++p) {
-    const std::uint64_t least = least_of(t, p), room = t.pools[p].capacity;
+    const std::uint64_t least = t.together.at_least[p], room = t.pools[p].capacity;
     if (least == 0) continue;
     std::printf("%s, %s for engines: %s\n", fleet::memory_of(t.pools[p]).c_str(), size_text(room).c_str(),
                 least <= room
@@ -137,20 +133,24 @@ void print_text(const Together& t) {
   }
 }
 
-void print_json(const Together& t) {
+void print_json(const Plan& t) {
   ordered_json out{{"schema", "flyball.together/v1"}, {"pools", ordered_json::array()}};
   for (std::size_t p = 0; p < t.pools.size(); ++p) {
     ordered_json pool{{"memory", t.pools[p].name},
                       {"bytes", t.pools[p].capacity},
-                      {"least_bytes", least_of(t, p)},
-                      {"fit_together", least_of(t, p) <= t.pools[p].capacity},
+                      {"least_bytes", t.together.at_least[p]},
+                      {"fit_together", t.together.at_least[p] <= t.pools[p].capacity},
                       {"models", ordered_json::array()}};
     for (std::size_t i = 0; i < t.models.size(); ++i) {
       const PlannedModel& model = t.models[i];
       if (model.pool != p) continue;
-      ordered_json ends = ordered_json::array();
-      for (const std::size_t j : t.fits[i].may_end)
-        ends.push_back({{"model", t.models[j].model}, {"backend", t.models[j].backend}});
+      const FitBeside& fit = t.together.fits[i];
+      const auto listed = [&](const std::vector<std::size_t>& models) {
+        ordered_json list = ordered_json::array();
+        for (const std::size_t j : models)
+          list.push_back({{"model", t.models[j].model}, {"backend", t.models[j].backend}});
+        return list;
+      };
       pool["models"].push_back({{"model", model.model},
                                 {"backend", model.backend},
                                 {"pinned", model.pinned},
@@ -158,9 +158,10 @@ void print_json(const Together& t) {
                                 {"scratch_bytes", model.need.scratch_bytes},
                                 {"least_kv_bytes", model.need.least_kv_bytes},
                                 {"kv_bytes", model.need.kv_bytes},
-                                {"fits", !t.fits[i].never},
-                                {"missing_bytes", t.fits[i].missing},
-                                {"may_end", std::move(ends)}});
+                                {"fits", !fit.never},
+                                {"missing_bytes", fit.missing},
+                                {"may_end", listed(fit.may_end)},
+                                {"group_ends", listed(fit.group_ends)}});
     }
     out["pools"].push_back(std::move(pool));
   }
@@ -170,13 +171,13 @@ void print_json(const Together& t) {
 }  // namespace
 
 int plan_together(const std::string& path, bool as_json) {
-  const auto together = read_together(path);
-  if (!together) return report(together.error());
+  const auto plan = read_plan(path);
+  if (!plan) return report(plan.error());
   if (as_json)
-    print_json(*together);
+    print_json(*plan);
   else
-    print_text(*together);
-  return std::ranges::any_of(together->fits, &FitBeside::never) ? kFailed : kOk;
+    print_text(*plan);
+  return std::ranges::any_of(plan->together.fits, &FitBeside::never) ? kFailed : kOk;
 }
 
 }  // namespace flyball::cli

@@ -6,8 +6,8 @@
 
 namespace flyball::cli {
 
-// path: "": the configuration that `serve` would take. An exit code: kFailed where a model fits nowhere, even
-// alone with those that are pinned.
+// path: "": the configuration that `serve` would take. An exit code: kFailed where a model is never loaded,
+// because it does not fit beside the pinned ones or one of its group is pinned.
 int plan_together(const std::string& path, bool as_json);
 
 }  // namespace flyball::cli

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/graph/memory_plan.hpp"
+#include "config/engine_kinds.hpp"
 #include "daemon/probe/hardware_facts.hpp"
 
 namespace flyball::route {
@@ -118,17 +119,22 @@ void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
   }
 }
 
-// What other models' engines hold that end for nobody, in the memory of devices and of the machine.
+// What pinned engines of other models hold, in the memory of the GPUs that `hardware.gpu.memory_used` is of
+// (opencl's, else all) and in the machine's.
 void add_promises(Facts& facts, std::string_view model, const LiveState& live) {
   std::uint64_t machine = 0, devices = 0;
+  const auto is_of = [](const fleet::PoolStatus& pool, std::string_view backend) {
+    return std::ranges::find(pool.backends, backend, &fleet::EngineMemory::backend) != pool.backends.end();
+  };
+  const bool opened = facts.get("hardware.gpu.memory_used") != nullptr;
   for (const fleet::WorkerStatus& worker : live.workers) {
     if (worker.model == model || !worker.pinned) continue;
-    const bool of_a_device = std::ranges::any_of(live.memory.pools, [&](const fleet::PoolStatus& pool) {
-      return &pool != &live.memory.pools.front() &&
-             std::ranges::find(pool.backends, worker.backend, &fleet::EngineMemory::backend) !=
-                 pool.backends.end();
-    });
-    (of_a_device ? devices : machine) += worker.account_bytes;
+    const auto pool = std::ranges::find_if(
+        live.memory.pools, [&](const fleet::PoolStatus& one) { return is_of(one, worker.backend); });
+    if (pool == live.memory.pools.end() || pool == live.memory.pools.begin())
+      machine += worker.account_bytes;
+    else if (!opened || is_of(*pool, config::kOpenCl.id))
+      devices += worker.account_bytes;
   }
   if (machine > 0) facts.set("hardware.memory.promised", integer(machine), kSupervisor, live.memory.age);
   if (devices > 0) facts.set("hardware.gpu.memory_promised", integer(devices), kSupervisor, live.memory.age);

@@ -16,6 +16,8 @@ namespace {
 // Most bytes of `facts`, as JSON. There are a few hundred facts; they are checked and written back on the
 // loop.
 constexpr std::uint32_t kMaxFactsBytes = 64 * 1024;
+// A question without a prompt may have the other fields of a chat.
+constexpr auto kAsChat = static_cast<openai::Endpoints>(openai::kChat | openai::kExplain);
 
 }  // namespace
 
@@ -32,7 +34,7 @@ Result<Explain> parse_explain(std::string_view text) {
     out.traits = traits_of(*request);
     out.unknown = std::move(request->unknown);
   } else {
-    const auto ok = openai::check_members(body, openai::FieldOf::body, openai::kExplain, {}, out.unknown);
+    const auto ok = openai::check_members(body, openai::FieldOf::body, kAsChat, {}, out.unknown);
     if (!ok) return pass(ok);
     out.traits.operation = to_string(Generate::Kind::chat);
     if (const JsonView model = body.member("model")) {

@@ -80,10 +80,10 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, refused, "allowed_token_ids logits_processors", "is not served; use 'logit_bias'",
                "[[]]"},
     FieldGroup{body, kBoth, refused, "min_tokens", "is not served; 'ignore_eos' is", "[0]"},
-    FieldGroup{body, kBoth, refused, "t_max_predict_ms", "is not served; use 'max_tokens'", "[0]"},
+    FieldGroup{body, kBoth, refused, "t_max_predict_ms", "is not served; use 'max_tokens'", "[-1, 0]"},
     FieldGroup{body, kBoth, refused, "n_indent", "is not served", "[0]"},
     FieldGroup{body, kBoth, refused, "truncate_prompt_tokens n_keep n_discard",
-               "is not served: a prompt is never cut", "[0]"},
+               "is not served: a prompt is never cut", "[-1, 0]"},
     FieldGroup{body, kBoth, refused, "prompt_logprobs", "is not served: log probabilities are an answer's"},
     FieldGroup{body, kBoth, refused, "n_probs", "is not served; use 'logprobs'", "[0]"},
     FieldGroup{
@@ -130,7 +130,9 @@ constexpr std::array kGroups{
         message, kChat, served,
         "role content name tool_calls tool_call_id refusal reasoning_content reasoning thinking tool_plan "
         "tool_name tool_responses"},
-    FieldGroup{message, kChat, accepted, "annotations parsed id cache_control weight",
+    FieldGroup{message, kChat, accepted,
+               "annotations parsed id cache_control weight provider_specific_fields reasoning_details "
+               "thinking_blocks opts",
                "answers of other servers carry them beside the text"},
     FieldGroup{message, kChat, refused, "function_call", "is served as 'tool_calls' only"},
     FieldGroup{message, kChat, refused, "audio images", "is not served: messages are text"},
@@ -145,6 +147,8 @@ constexpr std::array kGroups{
 
     FieldGroup{call, kChat, served, "id type function"},
     FieldGroup{call, kChat, accepted, "index", "calls are in the order of their array"},
+    FieldGroup{call, kChat, accepted, "provider_specific_fields extra_content",
+               "answers of other servers carry them beside a call"},
     FieldGroup{called_function, kChat, served, "name arguments description"},
     FieldGroup{called_function, kChat, accepted, "parsed_arguments",
                "the same as `arguments`, which is read"},
@@ -152,11 +156,10 @@ constexpr std::array kGroups{
     FieldGroup{tool, kChat, served, "type function"},
     FieldGroup{tool, kChat, accepted, "cache_control",
                "an app's prompts that begin alike share their KV unasked"},
-    FieldGroup{tool, kChat, refused, "strict", "is not served: no grammar or schema constrains an answer",
-               "[false]"},
+    FieldGroup{tool, kChat, accepted, "strict", "a promise about calls: an answer has no `tool_calls`"},
     FieldGroup{tool_function, kChat, served, "name description parameters return"},
-    FieldGroup{tool_function, kChat, refused, "strict",
-               "is not served: no grammar or schema constrains an answer", "[false]"},
+    FieldGroup{tool_function, kChat, accepted, "strict",
+               "a promise about calls: an answer has no `tool_calls`"},
 };
 
 struct Entry {
@@ -204,7 +207,7 @@ const FieldGroup* find_field(FieldOf of, Endpoints endpoints, std::string_view n
 
 std::vector<std::string_view> field_names(FieldOf of, Endpoints endpoints) {
   std::vector<std::string_view> out;
-  for (const FieldUse use : {served, accepted, refused})
+  for (const FieldUse use : {served, accepted})
     for (const Entry& entry : index())
       if (entry.of == of && entry.group->use == use && (entry.group->endpoints & endpoints) != 0)
         out.push_back(entry.name);

@@ -39,10 +39,10 @@ struct FieldGroup {
   Endpoints endpoints;
   FieldUse use;
   std::string_view names;  // separated by blanks
-  // Why an accepted field has no effect. Of a refused one what follows its name in the error: "is not
+  // An accepted field: why it has no effect. A refused one: the text behind its name in the error, "is not
   // served".
   std::string_view note = {};
-  // Of a refused field: a JSON array of the values that ask for nothing, beside null.
+  // A refused field's values that ask for nothing, beside null: a JSON array.
   std::string_view asks_for_nothing = "[]";
 };
 
@@ -51,7 +51,7 @@ std::span<const FieldGroup> field_groups() noexcept;
 
 // The group of the field at an endpoint, or at one of several. nullptr: it is unknown there.
 const FieldGroup* find_field(FieldOf of, Endpoints endpoints, std::string_view name) noexcept;
-// The names that are known there, those that are served first.
+// The names that may be sent there, those that are served first.
 std::vector<std::string_view> field_names(FieldOf of, Endpoints endpoints);
 bool asks_for_nothing(const FieldGroup& field, JsonView value);
 

@@ -20,15 +20,29 @@ std::unexpected<Error> invalid(ErrorCode code, std::string param, const std::str
   return fail(code, std::move(message), std::move(param));
 }
 
-// Tools without members that are null, which templates would print: of a tool and of its function. What
-// stands in a schema is its author's.
-PackedJson without_nulls(JsonView tools) {
+// What is accepted without an effect has none in the prompt either. Unknown fields are there by the app's
+// wish.
+bool is_for_template(FieldOf of, std::string_view name) noexcept {
+  const FieldGroup* const field = find_field(of, kChat, name);
+  return field == nullptr || field->use == FieldUse::served;
+}
+
+bool is_for_template(HistoryObject of, std::string_view name) noexcept {
+  return is_for_template(of == HistoryObject::message ? FieldOf::message
+                         : of == HistoryObject::call  ? FieldOf::call
+                                                      : FieldOf::called_function,
+                         name);
+}
+
+// Tools without members that are null, which templates would print, or that are not for them: of a tool and
+// of its function. What stands in a schema is its author's.
+PackedJson for_template(JsonView tools) {
   JsonRewriter out(tools.bytes().size());
   out.open(JsonKind::array);
   for (const auto& [index, tool] : tools.members()) {
     out.open(JsonKind::object);
     for (const auto& [key, value] : tool.members()) {
-      if (value.is_null()) continue;
+      if (value.is_null() || !is_for_template(FieldOf::tool, key)) continue;
       out.key(key);
       if (key != "function") {
         out.value(value);
@@ -36,7 +50,7 @@ PackedJson without_nulls(JsonView tools) {
       }
       out.open(JsonKind::object);
       for (const auto& [name, member] : value.members()) {
-        if (member.is_null()) continue;
+        if (member.is_null() || !is_for_template(FieldOf::tool_function, name)) continue;
         out.key(name);
         out.value(member);
       }
@@ -96,7 +110,7 @@ Result<PackedJson> read_tools(const Fields& body, UnknownFields& unknown) {
     if (!ok) return pass(ok);
   }
   if (tools.size() == 0 || (choice && choice.text() == "none")) return PackedJson();
-  return without_nulls(tools);
+  return for_template(tools);
 }
 
 }  // namespace
@@ -104,7 +118,7 @@ Result<PackedJson> read_tools(const Fields& body, UnknownFields& unknown) {
 Result<ChatPrompt> read_chat_prompt(const Fields& body, std::string& note, UnknownFields& unknown) {
   const JsonView messages = body.member("messages");
   if (!messages) return missing("messages", unknown);
-  auto history = read_chat_history(messages);
+  auto history = read_chat_history(messages, &is_for_template);
   if (!history) return pass(history);
   if (auto ok = check_messages(messages, unknown); !ok) return pass(ok);
 

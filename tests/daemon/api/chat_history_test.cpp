@@ -13,7 +13,7 @@ using test::text_of;
 
 ChatHistory history(const std::string& messages) {
   const PackedJson json = packed(messages);
-  auto out = read_chat_history(json.view());
+  auto out = read_chat_history(json.view(), [](HistoryObject, std::string_view) noexcept { return true; });
   EXPECT_TRUE(out) << messages << (out ? "" : out.error().message);
   return out ? std::move(*out) : ChatHistory{};
 }
@@ -24,7 +24,7 @@ std::string read(const std::string& message) {
 
 Error refused(const std::string& message) {
   const PackedJson json = packed("[" + message + "]");
-  auto out = read_chat_history(json.view());
+  auto out = read_chat_history(json.view(), [](HistoryObject, std::string_view) noexcept { return true; });
   EXPECT_FALSE(out) << message;
   return out ? Error{} : out.error();
 }

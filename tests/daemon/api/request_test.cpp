@@ -220,6 +220,12 @@ Result<Generate> with_member(const FieldGroup& group, const std::string& name, c
 // A value that no field takes, nor asks for nothing.
 constexpr const char* kOdd = R"([{"no":1}])";
 
+// What a model's template gets.
+std::string prompt_of(const Generate& request) {
+  const auto* const chat = std::get_if<ChatPrompt>(&request.prompts.front());
+  return chat == nullptr ? "" : text_of(chat->messages) + text_of(chat->tools);
+}
+
 TEST(FieldTable, AcceptedFieldsTakeAnyValueAndRefusedOnesNone) {
   for (const FieldGroup& group : field_groups())
     for (const std::string& name : words(group.names)) {
@@ -229,6 +235,7 @@ TEST(FieldTable, AcceptedFieldsTakeAnyValueAndRefusedOnesNone) {
       if (group.use == FieldUse::accepted) {
         ASSERT_TRUE(odd) << name << ": " << odd.error().message;
         EXPECT_FALSE(odd->unknown.refusal()) << name;
+        EXPECT_EQ(prompt_of(*odd), prompt_of(*with_member(group, name, "null"))) << name;
         continue;
       }
       ASSERT_FALSE(odd) << name;
@@ -335,7 +342,11 @@ TEST(UnknownFields, AreBoundedInNumberAndLength) {
   std::string umlauts = "a";
   for (int i = 0; i < 1000; ++i) umlauts += "\u00e4";
   const auto lengthy = chat(",\"" + umlauts + "\":1");
-  EXPECT_EQ(lengthy.unknown.listed().front(), umlauts.substr(0, 99)) << "no character is cut";
+  EXPECT_EQ(lengthy.unknown.places().front(), umlauts.substr(0, 99)) << "no character is cut";
+  EXPECT_EQ(lengthy.unknown.listed().front(), "(not a name)") << "a receipt keeps no text";
+  std::string longer;
+  for (int i = 0; i < 12; ++i) longer += ",\"" + std::string(90, 'x') + std::to_string(i) + "\":1";
+  EXPECT_EQ(chat(longer).unknown.listed().size(), 7U) << "six places of 91 bytes, and how many more";
   EXPECT_EQ(lengthy.unknown.refusal()->param, umlauts.substr(0, 99));
   EXPECT_LT(lengthy.unknown.refusal()->message.size(), 300U);
 }
