@@ -25,9 +25,14 @@ bool reads(const EngineEntry& engine, const std::string& format) {
 }
 
 // A target without a profile covers both, and an upstream stands for what its kind stands for.
-bool stands_for(const EngineEntry& engine, const Decision& decision) {
+bool stands_for(const EngineEntry& engine, const Decision& decision, const Facts& facts) {
   const Target& target = *decision.target;
   const std::string& kind = decision.tree->targets->find(target.backend)->kind;
+  const config::EngineKind* const found = config::find_engine_kind(kind);
+  const Fact* const cards = facts.get("hardware.gpu.discrete_count");
+  if (found != nullptr && found->memory == config::EngineKind::Memory::device && cards &&
+      std::get<std::int64_t>(cards->value) > found->most_devices)
+    return false;
   return std::ranges::any_of(engine.here, [&](const Target& here) {
     return here.backend == kind && (here.profile.empty() || here.profile == target.profile);
   });
@@ -94,6 +99,7 @@ constexpr std::array kTopics{
           "the survey names it for speech output, beside the voices of the system"},
     Topic{"image_generation", "localai", config::Feature::image_generation,
           "the survey names its diffusers for images out"},
+    Topic{"adapters", "", config::Feature::adapters, "The documents name no system for adapters."},
     Topic{"phone", "mlc_llm", std::nullopt, "the survey names it for phones, compiled for each"},
 };
 
@@ -110,6 +116,8 @@ std::vector<config::Feature> asked_features(const Facts& facts, const Reading& r
     if (*work == "embedding") out.push_back(Feature::embeddings);
     if (*work == "fine_tuning") out.push_back(Feature::fine_tuning);
   }
+  if (contains(reading.classes, "embedding")) out.push_back(Feature::embeddings);
+  if (contains(reading.classes, "fine_tuning")) out.push_back(Feature::fine_tuning);
   if (said(facts, "workload.structured_output")) out.push_back(Feature::schema);
   if (said(facts, "workload.draft_model")) out.push_back(Feature::draft_model);
   for (const Topic& topic : kTopics)
@@ -219,7 +227,7 @@ void recommend(Advice& out, const Decision& decision, const Facts& facts, const 
   if (!reading.generation.empty() && !engine->generations.empty() &&
       !contains(engine->generations, reading.generation)) {
     out.engine = portable;
-    out.because = "this GPU is older than those that the survey names for " + engine->name;
+    out.because = engine->name + " needs a GPU of the RTX generations, and this one is older";
     return;
   }
   out.engine = engine;
@@ -246,7 +254,9 @@ std::string here_text(const Advice& advice, const Decision& decision) {
   if (!decision.target) return "nothing: no target is available";
   std::string out = decision.target->backend + profile_of(*decision.target);
   if (advice.stands_for) return out + ", which stands for it";
-  if (advice.fit.fits == Fits::no) return out + ", which has too little memory for it";
+  if (advice.fit.fits == Fits::no)
+    return out + (advice.fit.knows_machine ? ", which has too little memory for it"
+                                           : ", where the machine's memory, which is not known, holds it");
   return advice.engine ? out + ", which serves instead" : out;
 }
 
@@ -313,7 +323,7 @@ Advice advise(const Decision& decision, const Facts& facts, const Reading& readi
   recommend(out, decision, facts, reading);
   out.not_served = not_served(facts, reading);
   out.fit = fit_of(reading, facts);
-  out.stands_for = out.engine && decision.target && stands_for(*out.engine, decision) &&
+  out.stands_for = out.engine && decision.target && stands_for(*out.engine, decision, facts) &&
                    out.not_served.empty() && out.fit.fits != Fits::no;
   say(out, decision, facts, reading);
   return out;

@@ -48,7 +48,9 @@ ModelNeed model_need(std::int64_t parameters, double bits, std::int64_t context)
           kKeysAndValues * kBytesOfF16 * shape->layers * shape->kv_width * context};
 }
 
-Fit fit_of(const Reading& reading, const Facts& facts) {
+namespace {
+
+Fit fit_in(const Reading& reading, const Facts& facts) {
   if (reading.models.empty()) return {};
   constexpr std::int64_t kMostContext = 1 << 24;
   const std::int64_t asked = integer_fact(facts, "model.context");
@@ -78,16 +80,29 @@ Fit fit_of(const Reading& reading, const Facts& facts) {
   const double room =
       cards ? static_cast<double>(integer_fact(facts, "hardware.gpu.memory_total")) : machine * nodes;
   const std::string where = cards ? " of the GPUs" : nodes > 1 ? " of the machines" : " of the machine";
-  if (room <= 0) return {Fits::unknown, needs + "; the memory" + where + " is not known."};
+  constexpr double kWorking = 0.5 * kGib;  // of a step
+  if (room <= 0) return {Fits::unknown, needs + "; the memory" + where + " is not known.", false};
   const std::string in = gib_of(room) + where;
-  if (all <= room) return {Fits::yes, needs + ", which fits into " + in + "."};
+  if (all + kWorking <= room) return {Fits::yes, needs + ", which fits into " + in + ".", false};
+  if (all <= room)
+    return {Fits::partly, needs + ", which leaves less than half a GiB of " + in + " to compute with.",
+            false};
   const std::string short_by = " does not fit into " + in + ": " + gib_of(all - room) + " are missing";
   if (count > 1 && largest <= room)
     return {Fits::partly, needs + "; each alone fits into " + in + ", all together they do not."};
   if (cards && machine > 0 && all <= room + machine)
     return {Fits::partly,
             needs + ", which" + short_by + "; with the " + gib_of(machine) + " of the machine it fits."};
-  return {Fits::no, needs + ", which" + short_by + "."};
+  return {Fits::no, needs + ", which" + short_by + ".", false};
+}
+
+}  // namespace
+
+Fit fit_of(const Reading& reading, const Facts& facts) {
+  Fit fit = fit_in(reading, facts);
+  fit.knows_machine = integer_fact(facts, "hardware.gpu.discrete_count") == 0 ||
+                      integer_fact(facts, "hardware.memory.total") > 0;
+  return fit;
 }
 
 }  // namespace flyball::policy

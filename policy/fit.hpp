@@ -24,7 +24,8 @@ std::string_view to_string(Fits fits) noexcept;
 
 struct Fit {
   Fits fits = Fits::unknown;
-  std::string sentence;  // "" where no model's size is known
+  std::string sentence;        // "" where no model's size is known
+  bool knows_machine = false;  // the memory beside the GPUs'
 };
 // The context is the fact model.context, or 8K.
 Fit fit_of(const Reading& reading, const Facts& facts);

@@ -31,8 +31,14 @@ constexpr std::string_view kTopic = "topic";
 constexpr std::array<std::string_view, 12> kNumbers{"one",   "two",   "three", "four", "five",   "six",
                                                     "seven", "eight", "nine",  "ten",  "eleven", "twelve"};
 constexpr std::array<std::string_view, 2> kPairs{"dual", "couple"};
-constexpr std::array<std::string_view, 12> kNegations{"not",  "no",   "isnt", "arent", "without",  "never",
-                                                      "dont", "cant", "wont", "aint",  "shouldnt", "doesnt"};
+constexpr std::array<std::string_view, 13> kNegations{"not",   "no",       "isnt",  "arent",  "without",
+                                                      "never", "dont",     "cant",  "cannot", "wont",
+                                                      "aint",  "shouldnt", "doesnt"};
+// "No idea what to use", "can't decide", "no more than 10 users": nothing that follows is denied.
+constexpr std::array<std::string_view, 8> kDenyNothing{"idea", "clue", "sure",  "decide",
+                                                       "more", "less", "fewer", "matter"};
+constexpr std::array<std::string_view, 4> kDenyOn{"or", "nor", "and", "oder"};  // "no GPU or NPU"
+constexpr std::array<std::string_view, 2> kRight{"decide", "command"};  // no slips of words that are known
 constexpr std::array<std::string_view, 4> kEndsOfNegation{"but", "just", "only", "so"};
 constexpr std::array<std::string_view, 4> kAlternatives{"or", "vs", "versus", "oder"};
 constexpr std::array<std::string_view, 8> kGigabytes{"gb", "gib", "gigs",     "gig",
@@ -741,6 +747,7 @@ class Reader {
       const bool gpu = pattern.word && pattern.word->facts == "hardware.gpu.discrete_count=#";
       if (gpu) sayings_.add("hardware.gpu.count=0", "no " + words);
       reading_.understood.push_back({"no " + words, gpu ? "hardware.gpu.count=0" : "denied"});
+      negated_ = among(kDenyOn, text_.next(at + length));
       return;
     }
     in_model_name_ = false;
@@ -875,6 +882,7 @@ class Reader {
     const std::string& word = text_.word(at);
     if (among(kNegations, word)) {
       flush();
+      if (among(kDenyNothing, text_.next(at + 1))) return 2;
       negated_ = true;
       return 1;
     }
@@ -902,15 +910,19 @@ class Reader {
       skipping_ = true;
     }
     in_model_name_ = false;
+    negated_ = false;  // it was denied
     return 1;
   }
 
   static const std::string* corrected(const std::string& word) {
     constexpr std::size_t kShortest = 6;  // shorter words are too near to others
-    if (word.size() < kShortest) return nullptr;
+    if (word.size() < kShortest || patterns().known().contains(word) || among(kMultipliers, word) ||
+        among(kRight, word))
+      return nullptr;
+    const auto is_word = [](const std::string& known) { return std::ranges::none_of(known, is_digit); };
     const std::string* found = nullptr;
     for (const std::string& known : patterns().known())
-      if (known.size() >= kShortest && known.front() == word.front() && known != word &&
+      if (known.size() >= kShortest && is_word(known) && known.front() == word.front() && known != word &&
           !same_word(word, known) && one_slip(word, known)) {
         if (found) return nullptr;
         found = &known;
@@ -1045,6 +1057,7 @@ class Reader {
   }
 
   void settle_classes() {
+    reading_.classes = sayings_.classes();
     if (sayings_.classes().size() > 1) {
       std::string all;
       for (const std::string& one : sayings_.classes()) all += (all.empty() ? "" : " and ") + one;

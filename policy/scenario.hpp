@@ -60,6 +60,7 @@ struct Reading {
   std::vector<std::string> skipped;
   std::vector<std::string> notes;    // sentences: contradictions, corrected spelling, several apps
   std::vector<std::string> systems;  // ids of the engine catalogue that are named
+  std::vector<std::string> classes;  // of work, each that is named: "chat", "embedding"
   std::vector<std::string> topics;   // work that no fact describes: "reranking"
   std::vector<std::string> oses;     // values of hardware.os, in the text's order
   std::vector<Model> models;         // those of known size

@@ -80,6 +80,7 @@ constexpr std::array kVocabulary{
     ScenarioWord{"exl2", "model.format=exl2", ""},
     ScenarioWord{"exl3", "model.format=exl3", ""},
     ScenarioWord{"fp8", "model.format=fp8", ""},
+    ScenarioWord{"bitsandbytes", "model.format=bitsandbytes", ""},
 
     ScenarioWord{"chat|chatting|chatbot|bot|assistant|roleplay|role play", "workload.class=chat", ""},
     ScenarioWord{"agent|agentic|coding agent", "workload.class=agent", ""},
@@ -138,6 +139,7 @@ constexpr std::array kVocabulary{
     ScenarioWord{"stable diffusion|stable diffusion xl|sdxl|image generation|text to image|generate images|"
                  "image output",
                  "topic=image_generation", "no fact: the documents name LocalAI"},
+    ScenarioWord{"lora adapter|lora adapters|lora|adapters", "topic=adapters", "adapters beside a model"},
     ScenarioWord{"rerank|reranker|reranking|bge reranker", "topic=reranking",
                  "no fact: no document names a system"},
     ScenarioWord{"json|structured output|grammar|json schema", "workload.structured_output=true", ""},
@@ -152,9 +154,24 @@ constexpr std::array kVocabulary{
 
 // Totals of weights, as the makers state them.
 constexpr ScenarioModel kModels[] = {
-    {"llama|qwen|gemma|mistral|phi|yi|falcon|olmo|granite|glm|smollm|command r|hermes|nemotron|deepseek|"
-     "deepseek r1 distill|kimi|minimax|gpt oss|mistral small|mistral large|mistral nemo|codestral|qwen coder",
+    {"llama|qwen|gemma|mistral|phi|yi|granite|smollm|hermes|deepseek r1 distill|mistral small|mistral large|"
+     "mistral nemo|codestral|qwen coder",
      0, false},
+    {"falcon", 0, false, "falcon"},
+    {"olmo", 0, false, "olmo2"},
+    {"glm", 0, false, "glm4"},
+    {"command r|command a|aya", 0, false, "command-r"},
+    {"nemotron", 0, false, "nemotron"},
+    {"minimax", 0, true, "minimax-m2"},
+    {"deepseek|kimi", 0, true, "deepseek2"},
+    {"gpt oss", 0, true, "gpt-oss"},
+    {"qwen3 next|qwen next", 0, true, "qwen3next"},
+    {"gemma 3n", 0, false, "gemma3n"},
+    {"phi 2", 0, false, "phi2"},
+    {"mamba", 0, false, "mamba"},
+    {"starcoder|starcoder2", 0, false, "starcoder2"},
+    {"llama 4", 0, true, "llama4"},
+    {"glm 4.6", 0, true, "glm4moe"},
     {"tinyllama", 1'100'000'000, false, "llama"},
     {"mixtral 8x7b", 46'700'000'000, true, "llama"},
     {"mixtral 8x22b", 140'600'000'000, true, "llama"},

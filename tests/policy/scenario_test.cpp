@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <string>
+
 #include <nlohmann/json.hpp>
 
 #include "backends/model/family.hpp"
@@ -10,6 +13,7 @@
 #include "config/engine_kinds.hpp"
 #include "policy/advice.hpp"
 #include "policy/fact_text.hpp"
+#include "policy/machines.hpp"
 #include "policy/scenario.hpp"
 
 namespace flyball::policy {
@@ -489,6 +493,41 @@ TEST(ShippedAdvice, NothingIsClaimedOfNothing) {
   EXPECT_THAT(answer("20 requests a day").text, HasSubstr("No machine is named"));
   EXPECT_THAT(answer("no gpu, rtx 4090").text, HasSubstr("contradict each other about the GPU"));
   EXPECT_EQ(answer("a reranker").advice.engine, nullptr);
+}
+
+// A word that is corrected to another one, which is corrected back, would never end.
+TEST(Scenario, NoWordOfTheVocabularyIsTakenForASlip) {
+  const auto read_each = [](std::string_view alternatives) {
+    std::string text(alternatives);
+    for (char& c : text)
+      if (c == '|' || c == '#') c = ' ';
+    std::istringstream words(text);
+    for (std::string word; words >> word;) {
+      Facts facts;
+      const auto reading = read_scenario(word, facts);
+      ASSERT_TRUE(reading) << word;
+      for (const std::string& note : reading->notes)
+        EXPECT_EQ(note.find("is read as"), std::string::npos) << word << ": " << note;
+    }
+  };
+  for (const ScenarioWord& word : scenario_vocabulary()) read_each(word.words);
+  for (const ScenarioModel& model : scenario_models()) read_each(model.names);
+  for (const Machine& machine : shipped_machines())
+    for (const std::string& name : machine.names) read_each(name);
+}
+
+TEST(Scenario, ANegationDeniesWhatFollowsIt) {
+  const auto counts = [](const char* words) {
+    Facts facts;
+    EXPECT_TRUE(read_scenario(words, facts)) << words;
+    const Fact* const count = facts.get("hardware.gpu.discrete_count");
+    return count == nullptr ? -1 : std::get<std::int64_t>(count->value);
+  };
+  for (const char* words :
+       {"no idea what to use for my 4090", "can't decide, 4090", "no internet, a 4090",
+        "no more than 10 users at once on an L40S", "no cloud, 4090", "not a mac but a 4090"})
+    EXPECT_EQ(counts(words), 1) << words;
+  EXPECT_EQ(counts("no 4090"), -1);
 }
 
 }  // namespace
