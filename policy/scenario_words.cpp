@@ -163,7 +163,7 @@ constexpr ScenarioModel kModels[] = {
     {"command r|command a|aya", 0, false, "command-r"},
     {"nemotron", 0, false, "nemotron"},
     {"minimax", 0, true, "minimax-m2"},
-    {"deepseek|kimi", 0, true, "deepseek2"},
+    {"deepseek|kimi", 0, false, "deepseek2"},
     {"gpt oss", 0, true, "gpt-oss"},
     {"qwen3 next|qwen next", 0, true, "qwen3next"},
     {"gemma 3n", 0, false, "gemma3n"},
