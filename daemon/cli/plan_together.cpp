@@ -30,14 +30,14 @@ using fleet::MemoryPool;
 using fleet::PlannedModel;
 using nlohmann::ordered_json;
 
-struct Plan {
+struct JointPlan {
   std::vector<MemoryPool> pools;
   std::vector<PlannedModel> models;
   fleet::Together together;
 };
 
-config::PerKind<std::vector<std::string>> device_ids(const config::Config& config,
-                                                     const probe::HardwareReport& report) {
+config::PerKind<std::vector<std::string>> ids_of_devices(const config::Config& config,
+                                                         const probe::HardwareReport& report) {
   config::PerKind<std::vector<std::string>> out;
   for (const config::EngineKind& kind : config::kEngineKinds)
     if (kind.has_devices())
@@ -45,7 +45,7 @@ config::PerKind<std::vector<std::string>> device_ids(const config::Config& confi
   return out;
 }
 
-Result<MemoryNeed> need_of(const config::ModelEntry& model, const model::ModelFile& file,
+Result<MemoryNeed> need_on(const config::ModelEntry& model, const model::ModelFile& file,
                            const std::string& backend, bool own_memory) {
   local::LocalBackendOptions options;
   options.backend = backend;
@@ -57,16 +57,16 @@ Result<MemoryNeed> need_of(const config::ModelEntry& model, const model::ModelFi
   return local::predict_memory(file, options, own_memory);
 }
 
-Result<Plan> read_plan(const std::string& path) {
+Result<JointPlan> read_joint_plan(const std::string& path) {
   const auto files = settings::config_and_policy(path, "");
   if (!files) return pass(files);
   const config::Config& config = files->config;
   const auto apps = config::apps_of(config);
   if (!apps) return pass(apps);
   const probe::HardwareReport report = probe::probe_hardware();
-  const auto devices = probe::device_memory(report, device_ids(config, report));
+  const auto devices = probe::device_memory(report, ids_of_devices(config, report));
   const policy::Facts hardware = probe::facts_of(report, config.devices, files->tree.targets);
-  Plan out;
+  JointPlan out;
   out.pools = fleet::memory_pools(config.memory, device::total_memory(), devices);
   for (const config::ModelEntry& entry : config.models) {
     const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
@@ -80,7 +80,7 @@ Result<Plan> read_plan(const std::string& path) {
     for (const std::string& backend :
          route::preload_targets(files->tree, hardware, *apps, entry, {}, &info, {}, std::time(nullptr))) {
       const std::size_t pool = fleet::pool_of(backend, devices);
-      const auto need = need_of(entry, **file, backend, pool != fleet::kMachinePool);
+      const auto need = need_on(entry, **file, backend, pool != fleet::kMachinePool);
       if (!need) return pass(need);
       out.models.push_back({entry.id, backend, pool, *need, entry.preload || entry.pin, entry.group,
                             fleet::most_of(backend, config.memory, devices)});
@@ -94,14 +94,14 @@ std::string name_of(const PlannedModel& model) {
   return model.model + " on " + model.backend;
 }
 
-std::string names_of(const Plan& t, const std::vector<std::size_t>& models) {
+std::string names_of(const JointPlan& t, const std::vector<std::size_t>& models) {
   std::string names;
   for (const std::size_t j : models) names += (names.empty() ? "" : ", ") + name_of(t.models[j]);
   return names;
 }
 
 // "ends chat on cpu", "ends those without a request for longest, of: a on cpu, b on cpu (1 GiB are missing)".
-std::string ends_text(const Plan& t, std::size_t i) {
+std::string ends_text(const JointPlan& t, std::size_t i) {
   const FitBeside& fit = t.together.fits[i];
   if (fit.never)
     return fit.missing > 0 ? "is never loaded: " + size_text(fit.missing) + " are missing"
@@ -114,7 +114,7 @@ std::string ends_text(const Plan& t, std::size_t i) {
   return out + names_of(t, fit.may_end) + " (" + size_text(fit.missing) + " are missing)";
 }
 
-void print_text(const Plan& t) {
+void print_joint_text(const JointPlan& t) {
   for (std::size_t p = 0; p < t.pools.size(); ++p) {
     const std::uint64_t least = t.together.at_least[p], room = t.pools[p].capacity;
     if (least == 0) continue;
@@ -133,7 +133,7 @@ void print_text(const Plan& t) {
   }
 }
 
-void print_json(const Plan& t) {
+void print_joint_json(const JointPlan& t) {
   ordered_json out{{"schema", "flyball.together/v1"}, {"pools", ordered_json::array()}};
   for (std::size_t p = 0; p < t.pools.size(); ++p) {
     ordered_json pool{{"memory", t.pools[p].name},
@@ -171,12 +171,12 @@ void print_json(const Plan& t) {
 }  // namespace
 
 int plan_together(const std::string& path, bool as_json) {
-  const auto plan = read_plan(path);
+  const auto plan = read_joint_plan(path);
   if (!plan) return report(plan.error());
   if (as_json)
-    print_json(*plan);
+    print_joint_json(*plan);
   else
-    print_text(*plan);
+    print_joint_text(*plan);
   return std::ranges::any_of(plan->together.fits, &FitBeside::never) ? kFailed : kOk;
 }
 
