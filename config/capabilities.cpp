@@ -78,11 +78,6 @@ std::string_view to_string(Feature feature) noexcept {
   return kRows[static_cast<std::size_t>(feature)].name;
 }
 
-std::optional<Feature> find_feature(std::string_view name) noexcept {
-  const auto* row = std::ranges::find(kRows, name, &Row::name);
-  return row == kRows.end() ? std::nullopt : std::optional(row->feature);
-}
-
 Capability capability(std::string_view kind, const ModelTraits& model, Feature feature) noexcept {
   if (find_engine_kind(kind) == nullptr) return kUpstream;
   if (feature == Feature::tools && model.tool_template == false) return kNoTemplate;

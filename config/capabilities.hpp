@@ -1,4 +1,5 @@
-// The capability table: the features that this release serves, by engine kind, model and API feature.
+// The capability table: the API features that this release serves, with their reasons. Engine kinds have the
+// same APIs in front of them, so that their rows are alike; a model may lack what a feature needs.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,6 @@ enum class Feature : std::uint8_t {
 };
 inline constexpr std::size_t kFeatures = 13;
 std::string_view to_string(Feature feature) noexcept;  // "speech_output"
-std::optional<Feature> find_feature(std::string_view name) noexcept;
 
 // limit: served within what `reason` says.
 enum class Served : std::uint8_t { no, limit, yes };

@@ -81,19 +81,18 @@ Fit fit_in(const Reading& reading, const Facts& facts) {
       cards ? static_cast<double>(integer_fact(facts, "hardware.gpu.memory_total")) : machine * nodes;
   const std::string where = cards ? " of the GPUs" : nodes > 1 ? " of the machines" : " of the machine";
   constexpr double kWorking = 0.5 * kGib;  // of a step
-  if (room <= 0) return {Fits::unknown, needs + "; the memory" + where + " is not known.", false};
+  if (room <= 0) return {Fits::unknown, needs + "; the memory" + where + " is not known."};
   const std::string in = gib_of(room) + where;
-  if (all + kWorking <= room) return {Fits::yes, needs + ", which fits into " + in + ".", false};
+  if (all + kWorking <= room) return {Fits::yes, needs + ", which fits into " + in + "."};
   if (all <= room)
-    return {Fits::partly, needs + ", which leaves less than half a GiB of " + in + " to compute with.",
-            false};
+    return {Fits::partly, needs + ", which leaves less than half a GiB of " + in + " to compute with."};
   const std::string short_by = " does not fit into " + in + ": " + gib_of(all - room) + " are missing";
   if (count > 1 && largest <= room)
     return {Fits::partly, needs + "; each alone fits into " + in + ", all together they do not."};
   if (cards && machine > 0 && all <= room + machine)
     return {Fits::partly,
             needs + ", which" + short_by + "; with the " + gib_of(machine) + " of the machine it fits."};
-  return {Fits::no, needs + ", which" + short_by + ".", false};
+  return {Fits::no, needs + ", which" + short_by + "."};
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ constexpr std::array<std::string_view, 13> kNegations{"not",   "no",       "isnt
 constexpr std::array<std::string_view, 8> kDenyNothing{"idea", "clue", "sure",  "decide",
                                                        "more", "less", "fewer", "matter"};
 constexpr std::array<std::string_view, 4> kDenyOn{"or", "nor", "and", "oder"};  // "no GPU or NPU"
-constexpr std::array<std::string_view, 2> kRight{"decide", "command"};  // no slips of words that are known
+constexpr std::string_view kDecide = "decide";                                  // no slip of "decode"
 constexpr std::array<std::string_view, 4> kEndsOfNegation{"but", "just", "only", "so"};
 constexpr std::array<std::string_view, 4> kAlternatives{"or", "vs", "versus", "oder"};
 constexpr std::array<std::string_view, 8> kGigabytes{"gb", "gib", "gigs",     "gig",
@@ -303,7 +303,7 @@ class Patterns {
   void add_all(std::string_view names, const Pattern& pattern) {
     for (const std::string_view name : split(names, '|')) add(name, pattern);
   }
-  // As it is written, and without its blanks: "macstudio".
+  // Adds the name as it is written, and without its blanks: "macstudio".
   void add(std::string_view name, Pattern pattern) {
     pattern.atoms = atoms_of(name);
     if (pattern.atoms.empty()) return;
@@ -917,7 +917,7 @@ class Reader {
   static const std::string* corrected(const std::string& word) {
     constexpr std::size_t kShortest = 6;  // shorter words are too near to others
     if (word.size() < kShortest || patterns().known().contains(word) || among(kMultipliers, word) ||
-        among(kRight, word))
+        word == kDecide)
       return nullptr;
     const auto is_word = [](const std::string& known) { return std::ranges::none_of(known, is_digit); };
     const std::string* found = nullptr;

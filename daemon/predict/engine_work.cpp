@@ -85,21 +85,29 @@ Stay* EngineWork::find(std::uint64_t id) {
   return i == open_.size() ? nullptr : stays_[i].get();
 }
 
-// The first by place_rank() and prompt_rank(). Answers to a prompt that another one computes have a token of
-// it, and do not count.
-EngineWork::Open* EngineWork::prompt_at_hand() {
+void EngineWork::count_begun() {
   std::ranges::fill(here_, 0);
   for (const Open& one : open_)
     if (one.state != Stay::State::waits) ++here_[one.app];
-  Open* first = nullptr;
+}
+
+// The first by place_rank() and prompt_rank(). Answers to a prompt that another one computes have a token of
+// it, and do not count.
+EngineWork::Open* EngineWork::prompt_at_hand() {
+  const auto is_computed = [](const Open& one) {
+    return one.state == Stay::State::prefills && one.prompt > 1;
+  };
+  const auto first = std::ranges::find_if(open_, is_computed);
+  if (first == open_.end()) return nullptr;
+  if (std::none_of(first + 1, open_.end(), is_computed)) return &*first;
+  count_begun();
   const auto order = [&](const Open& one) {
     return std::pair(one.place, prompt_rank(one.to_compute(), here_[one.app]));
   };
+  Open* least = &*first;
   for (Open& one : open_)
-    if (one.state == Stay::State::prefills && one.prompt > 1 &&
-        (first == nullptr || order(one) < order(*first)))
-      first = &one;
-  return first;
+    if (is_computed(one) && order(one) < order(*least)) least = &one;
+  return least;
 }
 
 // The time since was spent on the prompt at hand. One that gives way to another keeps what is computed of it.
@@ -209,12 +217,17 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
   return out;
 }
 
-// The prompts of those that have begun are computed one after the other.
+// The prompts of those that have begun are computed one after the other, in the order of prompt_at_hand().
 void EngineWork::follow_prompts(const EngineModel& model) {
   prompts_.clear();
   for (std::uint32_t i = 0; i < begun_left_.size(); ++i)
     if (begun_left_[i].prompt > 0) prompts_.push_back({{begun_left_[i].place, begun_left_[i].prompt}, i});
-  std::ranges::sort(prompts_);
+  if (prompts_.size() > 1) {
+    count_begun();
+    for (auto& [rank, i] : prompts_)
+      rank.second = prompt_rank(begun_left_[i].prompt, here_[begun_left_[i].app]);
+    std::ranges::sort(prompts_);
+  }
   double computed = 0;
   for (const auto& [rank, i] : prompts_) {
     Begun& one = begun_left_[i];
@@ -434,8 +447,8 @@ void EngineWork::expect_arrivals(const Asked& asked, const Others& others, const
   const double own =
       model.prefill({asked.tokens, pairs_of(asked.tokens, asked.prompt - asked.tokens), out.streams});
   const double first = rate * ahead * shorter.share, meanwhile = rate * own * than_rest.share;
-  const double overtake =
-      std::min(Arrivals::median_of(first + meanwhile), slots_within(out.turn + ahead + own));
+  double overtake = Arrivals::median_of(first + meanwhile);
+  if (overtake > 0) overtake = std::min(overtake, slots_within(out.turn + ahead + own));
   if (overtake > 0) {
     const double part = first / (first + meanwhile);
     out.tokens_to_come = overtake * (part * shorter.tokens + (1 - part) * than_rest.tokens);
@@ -452,8 +465,8 @@ void EngineWork::expect_arrivals(const Asked& asked, const Others& others, const
   double prompts = std::min(out.tokens_behind / steps, most);
   for (int round = 0; round < 2; ++round) {  // what comes makes the answer longer
     const double time = steps * model.token({out.streams_later, out.positions, prompts});
-    const double come =
-        std::min(Arrivals::median_of(rate * (longer + time)), slots_within(out.turn + ahead + own + time));
+    double come = Arrivals::median_of(rate * (longer + time));
+    if (come > 0) come = std::min(come, slots_within(out.turn + ahead + own + time));
     prompts = std::min((out.tokens_behind + come * mean) / steps, most);
   }
   if (others.waiting > 0) prompts = std::max(prompts, std::min(model.usual().prompts, most));

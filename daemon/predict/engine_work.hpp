@@ -202,6 +202,7 @@ class EngineWork {
     double waiting_left = 0;                       // tokens of their answers
   };
   void advance(TimePoint now) noexcept;
+  void count_begun();      // in here_
   Open* prompt_at_hand();  // nullptr: none is computed
   void advance_prompts(TimePoint now, const EngineModel& model);
   static bool is(const Asked& asked, const Open& one) noexcept {

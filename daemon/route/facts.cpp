@@ -119,7 +119,7 @@ void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
   }
 }
 
-// What pinned engines of other models hold, in the memory of the GPUs that `hardware.gpu.memory_used` is of
+// Memory that pinned engines of other models hold: that of the GPUs that `hardware.gpu.memory_used` is of
 // (opencl's, else all) and in the machine's.
 void add_promises(Facts& facts, std::string_view model, const LiveState& live) {
   std::uint64_t machine = 0, devices = 0;

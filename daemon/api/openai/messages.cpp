@@ -20,7 +20,7 @@ std::unexpected<Error> invalid(ErrorCode code, std::string param, const std::str
   return fail(code, std::move(message), std::move(param));
 }
 
-// What is accepted without an effect has none in the prompt either. Unknown fields are there by the app's
+// Fields accepted without an effect have none in the prompt either. Unknown fields are there by the app's
 // wish.
 bool is_for_template(FieldOf of, std::string_view name) noexcept {
   const FieldGroup* const field = find_field(of, kChat, name);

@@ -220,7 +220,7 @@ Result<Generate> with_member(const FieldGroup& group, const std::string& name, c
 // A value that no field takes, nor asks for nothing.
 constexpr const char* kOdd = R"([{"no":1}])";
 
-// What a model's template gets.
+// The messages and tools that a model's template gets.
 std::string prompt_of(const Generate& request) {
   const auto* const chat = std::get_if<ChatPrompt>(&request.prompts.front());
   return chat == nullptr ? "" : text_of(chat->messages) + text_of(chat->tools);
