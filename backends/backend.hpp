@@ -187,6 +187,7 @@ struct BackendInfo {  // fixed once ready
   std::uint64_t token_weight_bytes = 0;  // that one token reads
   std::uint64_t kv_token_bytes = 0;      // of one token's KV as f16; 0: not known, as of one that is ready
   bool has_chat_template = false;
+  std::optional<bool> tool_template;  // the file's chat template has a place for tools; nullopt: not known
   std::vector<DeviceShare> devices;  // in order of layers; empty: the machine's own processors
 };
 // KV of one sequence of so many tokens, kept as `kv_type`. 0: not known.

@@ -192,6 +192,10 @@ std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::s
   AppManifest app;
   app.source = file_name;
   read_into(app, *root, app_table());
+  for (const char* const part : {"workload", "slo"})
+    if (const Node* declared = root->find(part))
+      for (const Entry& entry : declared->entries)
+        app.places[std::string(part) + "." + entry.key] = entry.value.at.where();
   check_hard_slo(*root, app.slo, findings);
   if (const Node* source = root->find("key"))
     add_key(app.keys, *source, "key", std::filesystem::path(file_name).parent_path(), findings);

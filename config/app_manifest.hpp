@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -91,6 +92,7 @@ struct AppManifest {
   std::string source;  // file name, for messages
   std::string id_at;   // where the id stands: "scripts.yaml:2:6"
   std::vector<std::string> models_at;  // and where each of `models` does
+  std::map<std::string, std::string> places;  // by key: "workload.class" to "scripts.yaml:4:3"
 
   // Its share of an engine that others want, too, beside a share of 100. Batch work has less than what a
   // person waits for, and is never starved.

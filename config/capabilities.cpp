@@ -8,10 +8,23 @@
 namespace flyball::config {
 namespace {
 
+// By place of the kind in kEngineKinds. Rows of one Capability are alike: every kind has the same APIs in
+// front.
+struct PerEngine {
+  consteval PerEngine(Served served, std::string_view reason) { cells.fill({served, reason}); }
+  std::array<Capability, kEngineKinds.size()> cells;
+
+  Capability of(std::string_view kind) const noexcept {
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      if (kEngineKinds[i].id == kind) return cells[i];
+    return {Served::no, "cannot be given an upstream in this release"};
+  }
+};
+
 struct Row {
   Feature feature;
   std::string_view name;
-  Capability engines;  // every engine kind has the same APIs in front of it
+  PerEngine engines;
 };
 
 // In the order of Feature.
@@ -45,14 +58,13 @@ static_assert([] {
   return true;
 }());
 
-constexpr Capability kUpstream{Served::no, "cannot be given an upstream in this release"};
 constexpr Capability kNoTemplate{Served::no,
                                  "does not serve tools of a model whose chat template has no place for them"};
-constexpr Capability kYes{Served::yes, ""};
+constexpr PerEngine kYes{Served::yes, ""};
 
 struct Format {
   std::string_view name;
-  Capability engines;
+  PerEngine engines;
 };
 constexpr std::array kFormats{
     Format{"gguf", kYes},
@@ -78,23 +90,51 @@ std::string_view to_string(Feature feature) noexcept {
   return kRows[static_cast<std::size_t>(feature)].name;
 }
 
+std::string_view to_string(Served served) noexcept {
+  constexpr std::array<std::string_view, 3> kNames{"no", "limit", "yes"};
+  return kNames[static_cast<std::size_t>(served)];
+}
+
+std::string sentence(const Capability& capability) {
+  return capability.reason.empty() ? "" : "Flyball " + std::string(capability.reason) + ".";
+}
+
+std::span<const std::string_view> weight_formats() noexcept {
+  static constexpr auto kNames = [] {
+    std::array<std::string_view, kFormats.size()> out;
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = kFormats[i].name;
+    return out;
+  }();
+  return kNames;
+}
+
+std::span<const std::string_view> architectures() noexcept {
+  return kArchitectures;
+}
+
 Capability capability(std::string_view kind, const ModelTraits& model, Feature feature) noexcept {
-  if (find_engine_kind(kind) == nullptr) return kUpstream;
-  if (feature == Feature::tools && model.tool_template == false) return kNoTemplate;
-  return kRows[static_cast<std::size_t>(feature)].engines;
+  if (feature == Feature::tools && model.tool_template == false && find_engine_kind(kind) != nullptr)
+    return kNoTemplate;
+  return kRows[static_cast<std::size_t>(feature)].engines.of(kind);
+}
+
+Capability capability(Feature feature, const ModelTraits& model) noexcept {
+  Capability best = capability(kCpu.id, model, feature);
+  for (const EngineKind& kind : kEngineKinds)
+    if (const Capability one = capability(kind.id, model, feature); one.served > best.served) best = one;
+  return best;
 }
 
 Capability reads_weights(std::string_view kind, std::string_view format) noexcept {
-  if (find_engine_kind(kind) == nullptr) return kUpstream;
   const auto* row = std::ranges::find(kFormats, format, &Format::name);
-  if (row == kFormats.end()) return {Served::no, "does not know weights in this format"};
-  return row->engines;
+  constexpr PerEngine kUnknown{Served::no, "does not know weights in this format"};
+  return (row == kFormats.end() ? kUnknown : row->engines).of(kind);
 }
 
 Capability runs_architecture(std::string_view kind, std::string_view architecture) noexcept {
-  if (find_engine_kind(kind) == nullptr) return kUpstream;
-  if (std::ranges::find(kArchitectures, architecture) != kArchitectures.end()) return kYes;
-  return {Served::no, "does not run models of this architecture"};
+  constexpr PerEngine kUnknown{Served::no, "does not run models of this architecture"};
+  const bool runs = std::ranges::find(kArchitectures, architecture) != kArchitectures.end();
+  return (runs ? kYes : kUnknown).of(kind);
 }
 
 std::string_view mixture_of_experts(std::string_view kind) noexcept {

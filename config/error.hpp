@@ -21,6 +21,7 @@ enum class ErrorCode : std::uint8_t {
   missing_field,
   unknown_field,
   unsupported_value,
+  unsupported_feature,
   context_length_exceeded,
   template_error,
   template_budget,

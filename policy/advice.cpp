@@ -148,7 +148,7 @@ std::vector<std::string> not_served(const Facts& facts, const Reading& reading) 
     out.push_back("itself runs on Linux, not " + std::string(others.starts_with("in ") ? "" : "on ") +
                   others);
   for (const config::Feature feature : asked_features(facts, reading)) {
-    const config::Capability found = config::capability(config::kCpu.id, {}, feature);
+    const config::Capability found = config::capability(feature);
     if (found.served == config::Served::no && !contains(out, found.reason)) out.emplace_back(found.reason);
   }
   if (const std::string* format = text_of(facts, "model.format"))
@@ -315,6 +315,14 @@ std::vector<std::string> warnings(const Decision& decision, const Facts& facts) 
   if (kind->memory == config::EngineKind::Memory::device)
     truth += "; " + std::string(config::kCpu.id) + " reads experts that do not fit from disk";
   out.push_back("Flyball's " + std::string(kind->id) + " engine " + truth);
+  return out;
+}
+
+std::vector<std::string> unserved_features(const Facts& facts) {
+  std::vector<std::string> out;
+  for (const config::Feature feature : asked_features(facts, {}))
+    if (const config::Capability found = config::capability(feature); found.served == config::Served::no)
+      out.push_back("Flyball " + std::string(found.reason));
   return out;
 }
 

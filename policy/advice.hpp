@@ -17,6 +17,9 @@ namespace flyball::policy {
 // Sentences about the decision that no rule says: how a mixture's experts run, weights that are not read.
 std::vector<std::string> warnings(const Decision& decision, const Facts& facts);
 
+// Features that the app's workload asks for and nothing here serves: "Flyball does not serve embeddings".
+std::vector<std::string> unserved_features(const Facts& facts);
+
 struct Advice {
   const EngineEntry* engine = nullptr;  // the system to take; nullptr: none is named
   std::string because;                  // of the engine, or why none is named

@@ -268,7 +268,9 @@ Json receipt(const Decision& decision, const Facts& facts) {
   if (decision.advice)
     out["engine"] = {{"id", decision.advice->engine}, {"rule", rule_json(*decision.advice)}};
   if (!decision.picks.empty()) out["picks"] = picks_json(decision, facts);
-  if (auto mind = warnings(decision, facts); !mind.empty()) out["warnings"] = std::move(mind);
+  auto mind = warnings(decision, facts);
+  for (std::string& feature : unserved_features(facts)) mind.push_back(std::move(feature));
+  if (!mind.empty()) out["warnings"] = std::move(mind);
   Json& rules = out["rules"] = Json::array();
   for (const RuleTrace& trace : decision.rules)
     rules.push_back({{"id", trace.rule->id},
@@ -320,6 +322,9 @@ std::string explain_text(const Json& receipt) {
     out += (field(pick, "rule") == field(rule, "id") ? "  picked   "
                                                      : "  passed   rule " + field(pick, "rule") + ", ") +
            field(pick, "text") + "\n";
+
+  for (const Json& warning : list(receipt, "warnings"))
+    if (warning.is_string()) out += "  warning  " + warning.get<std::string>() + "\n";
 
   ComparedFacts facts = compared_facts(receipt);
   if (!list(receipt, "facts").empty()) out += "\nfacts the decision asked for\n";

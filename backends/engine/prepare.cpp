@@ -77,7 +77,7 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
   constexpr const char* kParam = "messages";
   if (!model.chat_template) return pass(model.chat_template);
   if (!chat.tools.empty() && !model.chat_template->reads("tools"))
-    return fail(ErrorCode::unsupported_value,
+    return fail(ErrorCode::unsupported_feature,
                 "The model's chat template has no place for tools: the model would never see them.", "tools");
   const text::Tokenizer& tokenizer = *model.tokenizer;
   text::TemplateInput input;

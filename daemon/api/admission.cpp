@@ -4,6 +4,7 @@
 
 #include "config/name_list.hpp"
 #include "daemon/api/codec.hpp"
+#include "daemon/api/features.hpp"
 #include "daemon/http/message.hpp"
 
 namespace flyball::api {
@@ -79,6 +80,10 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
   const Route& route = *match.route;
   auto app = who_asks(state, route.access, credentials(*match.codec, request, peer));
   if (!app) return pass(app);
+  if (route.asks_for) {
+    const config::Capability served = config::capability(*route.asks_for);
+    if (served.served == config::Served::no) return std::unexpected(unserved(served, {}));
+  }
   const std::string_view coding = request.field("Content-Encoding");
   if (!coding.empty() && !http::equals_ignoring_case(coding, "identity"))
     return fail(ErrorCode::unsupported_coding, "Content-Encoding is not accepted: send the body as it is.");

@@ -1,5 +1,5 @@
-// Admits or refuses a request by its host, route, credentials and media type, in this order. No other place
-// decides any of them.
+// Admits or refuses a request by its host, route, credentials, what the route asks for and media type, in
+// this order. No other place decides any of them.
 #pragma once
 
 #include <memory>

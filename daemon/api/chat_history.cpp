@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "config/json_reader.hpp"
+#include "daemon/api/features.hpp"
 #include "daemon/api/json_rewriter.hpp"
 
 namespace flyball::api {
@@ -53,6 +54,15 @@ std::string_view without_blanks(std::string_view text) noexcept {
   const auto first = text.find_first_not_of(kBlanks);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+// The feature that a part of this type asks for; nullopt: none.
+std::optional<config::Feature> feature_of_part(std::string_view type) noexcept {
+  if (type == "image_url" || type == "image" || type == "input_image" || type == "video_url" ||
+      type == "video")
+    return config::Feature::vision;
+  if (type == "input_audio" || type == "audio_url" || type == "audio") return config::Feature::audio;
+  return std::nullopt;
 }
 
 class HistoryReader {
@@ -143,6 +153,8 @@ class HistoryReader {
       const JsonView type = part.is_object() ? part.find("type") : JsonView();
       if (!type.is_string()) return invalid(ErrorCode::invalid_value, here, "must be an object with a 'type'");
       const bool refusal = role == "assistant" && type.text() == "refusal";
+      if (const auto feature = feature_of_part(type.text()))
+        return std::unexpected(unserved(config::capability(*feature), here + ".type"));
       if (type.text() != "text" && !refusal)
         return invalid(ErrorCode::unsupported_value, here + ".type", "is served as 'text' only");
       const JsonView text = part.find(type.text());

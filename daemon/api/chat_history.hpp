@@ -37,7 +37,8 @@ using IsForTemplate = bool (*)(HistoryObject of, std::string_view name) noexcept
 //   Text that spells no object stays, and `note` says so;
 // - other members that are null or empty are left out, in messages, calls and functions alike, and those that
 //   are not for the template.
-// missing_field, invalid_value, unsupported_value, json_too_deep and json_too_large name the member
+// missing_field, invalid_value, unsupported_value, unsupported_feature, json_too_deep and json_too_large name
+// the member
 // ("messages[2].role").
 Result<ChatHistory> read_chat_history(JsonView messages, IsForTemplate is_for_template);
 

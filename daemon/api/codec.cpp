@@ -20,8 +20,9 @@ int hex_digit(char c) noexcept {
 std::string listed_routes(Codecs codecs) {
   std::string out;
   for (const Route& route : routes(codecs))
-    out += (out.empty() ? "" : ", ") + std::string(route.method) + ' ' + std::string(route.path) +
-           (route.path.ends_with('/') ? "{id}" : "");
+    if (!route.asks_for)
+      out += (out.empty() ? "" : ", ") + std::string(route.method) + ' ' + std::string(route.path) +
+             (route.path.ends_with('/') ? "{id}" : "");
   return out;
 }
 

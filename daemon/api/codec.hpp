@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/capabilities.hpp"
 #include "config/error.hpp"
 #include "daemon/api/operation.hpp"
 #include "daemon/http/message.hpp"
@@ -35,6 +36,8 @@ struct Route {
   std::string_view operation;  // what logs and metrics call it
   bool drains = false;         // refused while the daemon drains
   std::uint8_t id = 0;         // the codec's own
+  // The path is known for this feature alone: it is refused where the capability table says no.
+  std::optional<config::Feature> asks_for = {};
 };
 
 // The header field in which an API's clients send their key.

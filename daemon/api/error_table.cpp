@@ -24,6 +24,10 @@ constexpr std::array kTable{
              "known one."},
     ErrorRow{unsupported_value, 400, kRequest, Retry::no,
              "The field is known, this value of it is not served."},
+    ErrorRow{
+        unsupported_feature, 400, kRequest, Retry::no,
+        "The path or the field asks for a feature that Flyball does not serve, or not with this model; the "
+        "message has the reason, and docs/capabilities.md all features."},
     ErrorRow{context_length_exceeded, 400, kRequest, Retry::no,
              "The prompt leaves no room for an answer in the context; the message has the context's tokens, "
              "and the "

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/backend.hpp"
+#include "config/capabilities.hpp"
 #include "config/config.hpp"
 #include "daemon/api/answer.hpp"
 #include "daemon/api/framing.hpp"
@@ -108,6 +109,8 @@ struct ListedModel {
   const config::ModelEntry* entry;
   std::string unavailable;  // why no engine can serve it; "": one can, as far as it is known
   std::string digest;       // of the file that an engine has loaded (BackendInfo::digest); "": none has
+  config::ModelTraits traits;
+  std::uint32_t context = 0;  // tokens that one sequence may hold; 0: not known
 };
 struct ListModels {  // those that the app may use
   http::Response (*answer)(std::span<const ListedModel> models, std::int64_t created);

@@ -16,6 +16,7 @@
 #include "config/app_models.hpp"
 #include "config/name_list.hpp"
 #include "daemon/api/admission.hpp"
+#include "daemon/api/features.hpp"
 #include "daemon/api/framing.hpp"
 #include "daemon/api/inference.hpp"
 #include "daemon/api/limit_fields.hpp"
@@ -71,6 +72,13 @@ bool takes_body(const Route& route) noexcept {
 Result<void> check_fields(const config::AppManifest& app, const UnknownFields& unknown) {
   if (app.accepts_unknown_fields || !unknown.refusal()) return {};
   return std::unexpected(*unknown.refusal());
+}
+
+ListedModel listed(const InForce& state, const config::ModelEntry& model, std::string unavailable,
+                   std::string digest) {
+  const BackendInfo* const file = state.settings->file_of(model);
+  return {&model, std::move(unavailable), std::move(digest), traits_of(file),
+          route::served_context(model, file)};
 }
 
 double milliseconds_since(http::TimePoint from) {
@@ -138,6 +146,7 @@ struct Service::Impl {
   void run(const Call& call, UnloadModel operation);
 
   void over(Inference& inference, const Outcome& outcome, const Call& call, const std::string& model);
+  bool sees_paths(const Call& call) const;
   void found(const std::shared_ptr<Call>& lookup, Result<std::optional<route::Receipt>> receipt);
   // The model by id or alias, whoever may use it, and the engine kind, which this machine must have or which
   // is "".
@@ -399,6 +408,8 @@ void Service::Impl::run(const Call& call, Generate request) {
   route::RequestTraits traits = traits_of(request);
   if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
     return answer(call, pass(read));
+  const BackendInfo* const file = call.state->settings->file_of(**model);
+  if (const auto served = check_features(traits, file); !served) return answer(call, pass(served));
   if (!request.seeded) request.base.sampling.seed = seeds();
 
   const std::string& id = call.exchange->id();
@@ -422,7 +433,7 @@ void Service::Impl::run(const Call& call, Generate request) {
                                 .n = request.n,
                                 .body_bytes = call.body_bytes,
                                 .ignored_fields = request.unknown.listed(),
-                                .file = call.state->settings->file_of(**model),
+                                .file = file,
                                 .measured = &call.state->settings->measured},
                                inference);
   if (job)
@@ -470,7 +481,8 @@ void Service::Impl::run(const Call& call, ListModels operation) {
   std::vector<ListedModel> models;
   for (const config::ModelEntry& model : call.state->settings->config.models)
     if (config::may_use(*call.app, model))
-      models.push_back({&model, std::move(unavailable[model.id]), std::move(digests[model.id])});
+      models.push_back(
+          listed(*call.state, model, std::move(unavailable[model.id]), std::move(digests[model.id])));
   answer(call, operation.answer(models, started));
 }
 
@@ -479,7 +491,9 @@ void Service::Impl::run(const Call& call, ShowModel operation) {
   if (!model) return answer(call, pass(model));
   const ModelsSeen seen = models_seen(call);
   const std::string& id = (*model)->id;
-  answer(call, operation.answer({*model, unavailable_models(seen)[id], loaded_digests(seen)[id]}, started));
+  answer(call,
+         operation.answer(
+             listed(*call.state, **model, unavailable_models(seen)[id], loaded_digests(seen)[id]), started));
 }
 
 void Service::Impl::run(const Call& call, TellHealth) {
@@ -510,6 +524,8 @@ void Service::Impl::run(const Call& call, Explain question) {
   }
   auto model = call.state->apps.model_for(*call.app, question.traits.model_as_asked);
   if (!model) return answer(call, pass(model));
+  const BackendInfo* const file = call.state->settings->file_of(**model);
+  if (const auto served = check_features(question.traits, file); !served) return answer(call, pass(served));
   const route::JobSpec spec{.id = call.exchange->id(),
                             .keep = call.state,
                             .tree = *call.state->settings->tree,
@@ -520,10 +536,10 @@ void Service::Impl::run(const Call& call, Explain question) {
                             .prompts = {},
                             .body_bytes = call.body_bytes,
                             .ignored_fields = question.unknown.listed(),
-                            .file = call.state->settings->file_of(**model),
+                            .file = file,
                             .measured = &call.state->settings->measured};
   const route::Receipt receipt = dispatcher.explain(spec, overrides);
-  http::Response out = receipt_view(receipt);
+  http::Response out = receipt_view(receipt, sees_paths(call));
   out.fields.push_back({"x-flyball-route", receipt.summary()});
   answer(call, std::move(out));
 }
@@ -531,7 +547,8 @@ void Service::Impl::run(const Call& call, Explain question) {
 void Service::Impl::run(const Call& call, FindReceipt operation) {
   const std::string& id = operation.request_id;
   const std::string& app = call.app->id;
-  if (const auto recent = dispatcher.receipts().find(id, app)) return answer(call, receipt_view(*recent));
+  if (const auto recent = dispatcher.receipts().find(id, app))
+    return answer(call, receipt_view(*recent, sees_paths(call)));
   const auto lookup = std::make_shared<Call>(call);
   lookups.insert(lookup);
   // The writer's thread looks, behind what it has still to write or cannot; this one goes on meanwhile.
@@ -547,6 +564,11 @@ void Service::Impl::run(const Call& call, FindReceipt operation) {
   found(lookup, fail(ErrorCode::overloaded, "Too many receipts are being looked for in the store already."));
 }
 
+// Of model files: an app with a key learns nothing of the operator's folders.
+bool Service::Impl::sees_paths(const Call& call) const {
+  return is_operator(*call.state, call.codec, call.exchange->request(), call.exchange->peer());
+}
+
 void Service::Impl::found(const std::shared_ptr<Call>& lookup,
                           Result<std::optional<route::Receipt>> receipt) {
   Result<http::Response> out =
@@ -554,7 +576,7 @@ void Service::Impl::found(const std::shared_ptr<Call>& lookup,
   if (!receipt)
     out = pass(receipt);
   else if (*receipt)
-    out = receipt_view(**receipt);
+    out = receipt_view(**receipt, sees_paths(*lookup));
   answer(*lookup, std::move(out));
   lookups.erase(lookup);
 }

@@ -18,10 +18,13 @@ bool ready(const fleet::WorkerStatus& worker) noexcept {
 
 }  // namespace
 
-http::Response receipt_view(const route::Receipt& receipt) {
+http::Response receipt_view(const route::Receipt& receipt, bool paths) {
   using nlohmann::json;
+  json out = route::to_json(receipt);
+  if (const auto engines = out.find("engines"); engines != out.end() && !paths)
+    for (json& engine : *engines) engine.erase("model_path");
   // Some facts are other people's words (a driver's device name): bytes that are not UTF-8 become U+FFFD.
-  return json_response(route::to_json(receipt).dump(-1, ' ', false, json::error_handler_t::replace));
+  return json_response(out.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,

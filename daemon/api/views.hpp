@@ -18,7 +18,8 @@
 
 namespace flyball::api {
 
-http::Response receipt_view(const route::Receipt& receipt);
+// paths: with those of model files.
+http::Response receipt_view(const route::Receipt& receipt, bool paths);
 // The answer to GET /v1/engines: every engine that has a process or a trouble, and the memory that engines
 // draw from. Numbers have their units in their names.
 http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,

@@ -8,10 +8,10 @@
 #include <system_error>
 
 #include "backends/device/memory.hpp"
-#include "backends/graph/memory_plan.hpp"
 #include "daemon/measure/measured_store.hpp"
 #include "daemon/measure/outcomes.hpp"
 #include "daemon/probe/hardware_facts.hpp"
+#include "daemon/route/facts.hpp"
 #include "daemon/settings/config_files.hpp"
 #include "daemon/store/database.hpp"
 
@@ -27,8 +27,7 @@ bool is_quantized(std::string_view type) {
 // Bytes of KV for every sequence with a full context, at most what the governor grants: a quarter of the
 // machine's memory that the weights leave (Governor::grant). 0: not known.
 std::uint64_t kv_bytes_of(const config::ModelEntry& model, const BackendInfo& info) {
-  const std::uint64_t context =
-      model.context > 0 ? model.context : std::min(info.context_length, graph::kDefaultContext);
+  const std::uint64_t context = route::served_context(model, &info);
   const std::uint64_t one = flyball::kv_bytes_of(info, model.kv_type, context);
   const std::uint64_t memory = device::total_memory();
   const std::uint64_t most = memory > 0 ? (memory - std::min(memory, info.weight_bytes)) / 4 : UINT64_MAX;
@@ -71,13 +70,18 @@ std::vector<std::string> unmeasured_on(const measure::Book& measured, const std:
   return out;
 }
 
+measure::Book unmeasured_book(const config::Config& config, std::span<const measure::Engine> engines,
+                              measure::BookOptions options) {
+  return measure::Book({}, engines, config.models, std::move(options));
+}
+
 Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines,
                                     measure::BookOptions options) {
   const auto state_dir = config.state_dir.empty() ? settings::default_state_dir() : config.state_dir;
   std::error_code ignored;
   const auto file = store::file_in(state_dir);
   if (state_dir.empty() || !std::filesystem::exists(file, ignored))
-    return measure::Book({}, engines, config.models, std::move(options));
+    return unmeasured_book(config, engines, std::move(options));
   auto database = store::Database::open(file, store::Database::Access::read_only);
   if (!database) return pass(database);
   const auto measured = measure::load(*database, std::time(nullptr));

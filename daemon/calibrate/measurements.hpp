@@ -28,6 +28,10 @@ measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const p
 Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines,
                                     measure::BookOptions options);
 
+// The same where the store cannot be read: nothing was measured.
+measure::Book unmeasured_book(const config::Config& config, std::span<const measure::Engine> engines,
+                              measure::BookOptions options);
+
 // The engines on which this model has no measurement that counts now, in their order.
 std::vector<std::string> unmeasured_on(const measure::Book& measured, const std::string& model,
                                        std::span<const measure::Engine> engines);

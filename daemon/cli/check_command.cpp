@@ -18,6 +18,7 @@
 #include "config/yaml.hpp"
 #include "config/yaml_folder.hpp"
 #include "daemon/calibrate/measurements.hpp"
+#include "daemon/cli/check_apps.hpp"
 #include "daemon/cli/check_machine.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -45,6 +46,9 @@ class Findings {
   void warning(const policy::LintFinding& f) {
     std::printf("%s: warning: %s\n", f.where.c_str(), f.message.c_str());
     ++warnings_;
+  }
+  void warnings(const std::vector<policy::LintFinding>& all) {
+    for (const policy::LintFinding& f : all) warning(f);
   }
   void checked(const std::string& what) { checked_ += (checked_.empty() ? "" : ", ") + what; }
 
@@ -101,26 +105,9 @@ void warn_of_ignored(const std::filesystem::path& folder, Findings& findings) {
                       one.string()});
 }
 
-// Apps that no request can act as.
-void warn_of_unreachable(const config::Config& config, const std::vector<config::AppManifest>& apps,
-                         const std::string& folder, Findings& findings) {
-  const auto warn = [&](const std::string& at, const std::string& message) {
-    findings.warning({policy::LintFinding::Level::warning, message, at});
-  };
-  if (apps.empty()) warn(folder, "no manifest: every request is refused (`flyball app new` writes one)");
-  for (const config::AppManifest& app : apps)
-    if (app.keys.empty() && !app.unix_uid && !(config.loopback_without_key && config.default_app == app.id))
-      warn(app.id_at, "app: no request can act as \"" + app.id +
-                          "\": it has neither key, key_sha256 nor unix_uid, and requests without a key "
-                          "act as " +
-                          (config.loopback_without_key ? "\"" + config.default_app + "\"" : "no app"));
-  if (!config.loopback_without_key && !config.default_app.empty())
-    warn(config.place("default_app"), "default_app: it means nothing without `loopback_without_key: true`");
-}
-
 // That a model's engine will start: the file is one, has the context asked for, and its KV can be kept so.
 void check_model(const config::Config& config, const config::ModelEntry& entry, Findings& findings,
-                 std::vector<ModelWeights>& weights) {
+                 probe::ModelFileInfos& files) {
   const std::string name = "models." + entry.id;
   const auto error = [&](const char* key, const Error& e) {
     const std::string file = entry.embedded ? "" : entry.path.string() + ": ";
@@ -129,7 +116,7 @@ void check_model(const config::Config& config, const config::ModelEntry& entry, 
   const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
                                    : model::ModelFile::open(entry.path);
   if (!file) return error(".path", file.error());
-  weights.push_back({entry.id, (*file)->weight_bytes()});
+  files[entry.id] = probe::info_of(**file);
   if (!entry.embedded)
     std::printf("%s: model %s has the digest %.12s\n", config.place(name).c_str(), entry.id.c_str(),
                 model::digest_of(**file).c_str());
@@ -167,6 +154,8 @@ int check(const CheckOptions& options) {
   const bool only_named = options.config.empty() && (!options.policy.empty() || !options.apps.empty());
   std::optional<config::Config> config;
   std::filesystem::path path;
+  probe::ModelFileInfos files;
+  Hardware hardware;
   if (!only_named) {
     path = options.config.empty() ? settings::find_config() : std::filesystem::path(options.config);
     findings.checked(path.empty() ? settings::kShippedConfig : path.string());
@@ -189,11 +178,8 @@ int check(const CheckOptions& options) {
     }
   }
   if (config) {
-    std::vector<ModelWeights> weights;
-    for (const config::ModelEntry& model : config->models) check_model(*config, model, findings, weights);
-    Hardware hardware;
-    for (const policy::LintFinding& warning : machine_warnings(*config, weights, hardware))
-      findings.warning(warning);
+    for (const config::ModelEntry& model : config->models) check_model(*config, model, findings, files);
+    findings.warnings(machine_warnings(*config, files, hardware));
     tell_unmeasured(*config, hardware);
     if (const auto unused = settings::unused_policy(path, *config); !unused.empty() && options.policy.empty())
       findings.warning({policy::LintFinding::Level::warning, settings::unused_policy_text(unused, *config),
@@ -208,8 +194,10 @@ int check(const CheckOptions& options) {
     const std::string folder = options.apps.empty() ? config->apps_dir.string() : options.apps;
     if (apps && config) {
       findings.errors(config::cross_check(*config, *apps));
-      warn_of_unreachable(*config, *apps, folder, findings);
+      findings.warnings(unreachable_apps(*config, *apps, folder));
+      findings.warnings(unattainable_apps(*config, *apps, files, hardware));
     }
+    if (apps) findings.warnings(unserved_apps(*apps));
     if (!folder.empty()) warn_of_ignored(folder, findings);
   }
   return findings.finish();

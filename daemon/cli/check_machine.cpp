@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "backends/device/memory.hpp"
+#include "config/capabilities.hpp"
 #include "config/units.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/http/listener.hpp"
@@ -41,7 +42,7 @@ std::string variable_in(const fs::path& path) {
 }  // namespace
 
 std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
-                                                  std::span<const ModelWeights> weights, Hardware& hardware) {
+                                                  const probe::ModelFileInfos& files, Hardware& hardware) {
   std::vector<policy::LintFinding> out;
   const auto warn = [&](const std::string& key, const std::string& message) {
     out.push_back({policy::LintFinding::Level::warning, key + ": " + message, config.place(key)});
@@ -75,11 +76,18 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
     warn("memory.reserve", config::format_bytes(*config.memory.reserve) + " leaves engines nothing of this " +
                                "machine's " + config::size_text(total) + ": no model can be loaded");
   if (config.memory.limit > 0)
-    for (const ModelWeights& one : weights)
-      if (one.bytes > config.memory.limit)
+    for (const auto& [model, file] : files)
+      if (file.weight_bytes > config.memory.limit)
         warn("memory.limit", config::format_bytes(config.memory.limit) + " has no room for the model \"" +
-                                 one.model + "\": its weights alone are " +
-                                 config::sizes_to_compare({one.bytes, config.memory.limit})[0]);
+                                 model + "\": its weights alone are " +
+                                 config::sizes_to_compare({file.weight_bytes, config.memory.limit})[0]);
+  for (const auto& [model, file] : files)
+    if (file.mixture_of_experts)
+      for (const config::EngineKind& kind : config::kEngineKinds)
+        if (kind.memory == config::EngineKind::Memory::device &&
+            !probe::opened_devices(hardware.report(), config.devices)[kind].empty())
+          warn("models." + model, "a mixture of experts: Flyball's " + std::string(kind.id) + " engine " +
+                                      std::string(config::mixture_of_experts(kind.id)));
   return out;
 }
 

@@ -2,22 +2,16 @@
 // starts all the same, so these are warnings.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "config/config.hpp"
+#include "daemon/probe/model_files.hpp"
 #include "daemon/probe/probe.hpp"
 #include "policy/tree.hpp"
 
 namespace flyball::cli {
 
-struct ModelWeights {
-  std::string model;
-  std::uint64_t bytes = 0;
-};
 // The hardware of this machine, probed when it is asked for first.
 class Hardware {
  public:
@@ -29,8 +23,9 @@ class Hardware {
  private:
   std::optional<probe::HardwareReport> report_;
 };
-// Asks for the hardware where the configuration names a device.
+// files: of the models that could be read. Asks for the hardware where the configuration names a device or a
+// mixture of experts.
 std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
-                                                  std::span<const ModelWeights> weights, Hardware& hardware);
+                                                  const probe::ModelFileInfos& files, Hardware& hardware);
 
 }  // namespace flyball::cli

@@ -23,6 +23,7 @@ void add_load_command(CLI::App& app, int& exit_code);
 void add_unload_command(CLI::App& app, int& exit_code);
 void add_check_command(CLI::App& app, int& exit_code);
 void add_engines_command(CLI::App& app, int& exit_code);
+void add_capabilities_command(CLI::App& app, int& exit_code);
 void add_probe_command(CLI::App& app, int& exit_code);
 void add_inspect_command(CLI::App& app, int& exit_code);
 void add_plan_command(CLI::App& app, int& exit_code);

@@ -80,6 +80,22 @@ std::string ignored_fields_text(const Json& receipt) {
   return out + "\n";
 }
 
+// "  engine cpu: Q8_0, KV as f16, a context of 4096 tokens" and what it ran on, for whoever looks for a
+// fault.
+std::string engine_text(const Json& engine) {
+  const auto text = [&](const char* key) {
+    const Json& value = member(engine, key);
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  const auto behind = [](const char* before, const std::string& value) {
+    return value.empty() ? "" : before + value;
+  };
+  return "  engine " + text("backend") + ": " + text("quantization") + behind(", KV as ", text("kv_type")) +
+         number(member(engine, "context"), ", a context of ", " tokens") +
+         behind("\n    on     ", text("device")) + behind(", ", text("driver")) +
+         behind("\n    model  ", text("model_path")) + behind("\n    digest ", text("digest")) + "\n";
+}
+
 // What became of a request: the engines that tried, the tokens, the time. "" for a mere decision.
 std::string outcome_text(const Json& receipt) {
   const Json& attempts = member(receipt, "attempts");
@@ -95,6 +111,8 @@ std::string outcome_text(const Json& receipt) {
            (resumed == 0 ? "" : number(resumed, ", continued behind token ")) +
            (settings.is_string() ? " (" + settings.get<std::string>() + ")" : "") + "\n";
   }
+  if (const Json& engines = member(receipt, "engines"); engines.is_array())
+    for (const Json& engine : engines) out += engine_text(engine);
   const Json& usage = member(receipt, "usage");
   const Json& timings = member(receipt, "timings");
   out += "  " + number(member(usage, "prompt_tokens"), "", " prompt tokens, ") +

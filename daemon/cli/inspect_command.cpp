@@ -22,6 +22,7 @@
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/probe/model_files.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -145,6 +146,7 @@ void print_json(const Report& r) {
                                 {"vocab_size", c.vocab_size},
                                 {"tokenizer", {{"model", r.tokenizer}, {"pre", r.pre_tokenizer}}},
                                 {"chat_template", r.chat_template_bytes > 0},
+                                {"tool_template", nullptr},
                                 {"shape",
                                  {{"layers", c.n_layers},
                                   {"dim", c.dim},
@@ -171,6 +173,7 @@ void print_json(const Report& r) {
                                   {"kv_bytes", r.plan.kv_bytes},
                                   {"scratch_bytes", r.plan.scratch_bytes},
                                   {"total_bytes", r.plan.total()}}}};
+  if (const auto known = probe::tool_template(r.file)) out["tool_template"] = *known;
   for (const DevicePlan& d : r.devices)
     out["devices"].push_back({{"device", d.device.name},
                               {"memory_bytes", d.device.free_bytes},
@@ -212,7 +215,9 @@ void print_text(const Report& r) {
   line("vocabulary", n(c.vocab_size) + " tokens, tokenizer " +
                          (r.tokenizer.empty() ? "(none)" : r.tokenizer) +
                          (r.pre_tokenizer.empty() ? "" : " with pre-tokenizer " + r.pre_tokenizer));
-  line("chat template", r.chat_template_bytes > 0 ? "yes, " + size_text(r.chat_template_bytes) : "no");
+  const bool tools = probe::tool_template(r.file).value_or(false);
+  line("chat template", (r.chat_template_bytes > 0 ? "yes, " + size_text(r.chat_template_bytes) : "no") +
+                            (tools ? ", with a place for tools" : ""));
   line("memory plan", n(r.shape.sequences) + (r.shape.sequences == 1 ? " sequence" : " sequences") + " of " +
                           n(r.shape.context) + " tokens");
   line("  weights", size_text(r.plan.weight_bytes));

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 // A load may wait for memory (memory.max_wait), an unload for answers to end; a person who has waited for so
 // long looks with `flyball ps`.
-constexpr std::chrono::minutes kTimeout{10};
+constexpr std::chrono::minutes kLoadTimeout{10};
 
 struct LoadOptions {
   RunningDaemon daemon;
@@ -31,8 +31,8 @@ struct LoadOptions {
 std::expected<Json, int> ask(const LoadOptions& options, const char* target, const char* list) {
   Json body{{"model", options.model}};
   if (options.engine) body["engine"] = *options.engine;
-  const auto answer =
-      ask_daemon(options.daemon, target, body.dump(-1, ' ', false, Json::error_handler_t::replace), kTimeout);
+  const auto answer = ask_daemon(options.daemon, target,
+                                 body.dump(-1, ' ', false, Json::error_handler_t::replace), kLoadTimeout);
   if (!answer) return std::unexpected(report(answer.error()));
   if (answer->status != 200)
     return std::unexpected(

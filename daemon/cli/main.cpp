@@ -124,6 +124,7 @@ int main(int argc, char** argv) {
     add_unload_command(app, exit_code);
     add_check_command(app, exit_code);
     add_engines_command(app, exit_code);
+    add_capabilities_command(app, exit_code);
     add_probe_command(app, exit_code);
     add_inspect_command(app, exit_code);
     add_plan_command(app, exit_code);

@@ -19,7 +19,7 @@ namespace flyball::cli {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::chrono::seconds kTimeout{10};
+constexpr std::chrono::seconds kPsTimeout{10};
 
 struct PsOptions {
   RunningDaemon daemon;
@@ -75,7 +75,7 @@ std::string engines_table(const Json& engines) {
 }
 
 int ps(const PsOptions& options) {
-  const auto answer = ask_daemon(options.daemon, "/v1/engines", {}, kTimeout);
+  const auto answer = ask_daemon(options.daemon, "/v1/engines", {}, kPsTimeout);
   if (!answer) return report(answer.error());
   if (answer->status != 200)
     return report_refusal(*answer, answer->status == 401 ? " --key-file FILE sends the operator's key." : "");

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "config/capabilities.hpp"
+#include "config/engine_kinds.hpp"
 #include "config/units.hpp"
 
 namespace flyball::fleet {
@@ -96,6 +98,10 @@ void log_ready(const Slot& slot) {
       info.context_length, config::size_text(info.weight_bytes + info.kv_bytes + info.scratch_bytes),
       config::size_text(info.kv_bytes), info.kv_type, slot.entry.id, slot.backend,
       info.digest.substr(0, kShownDigest));
+  const config::EngineKind* const kind = config::find_engine_kind(slot.backend);
+  if (info.mixture_of_experts && kind != nullptr && kind->memory == config::EngineKind::Memory::device)
+    spdlog::warn("this engine {} | model={} backend={}", config::mixture_of_experts(kind->id), slot.entry.id,
+                 slot.backend);
   for (const DeviceShare& share : info.devices)
     spdlog::info("engine on {} | model={} backend={}", to_string(share), slot.entry.id, slot.backend);
 }

@@ -90,6 +90,7 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
   std::vector<Ceilings> ceilings;  // of each engine
   Ceilings processor;
   for (const Engine& engine : engines) {
+    found_[engine.backend] = {engine.device, engine.driver};
     const Ceilings& known = ceilings.emplace_back(ceilings_of(engine, measured));
     if (known.read_gbps > 0) ceilings_at_[engine.backend] = known.measured_at;
     if (engine.backend == config::kCpu.id) processor = known;
@@ -120,6 +121,11 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
         engines_[model.id].push_back(facts_of(engine.backend));
     }
   }
+}
+
+const Book::Found* Book::found(const std::string& backend) const {
+  const auto it = found_.find(backend);
+  return it == found_.end() ? nullptr : &it->second;
 }
 
 Book::EngineFacts Book::facts_of(const std::string& backend) {

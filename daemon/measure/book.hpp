@@ -61,6 +61,12 @@ class Book {
   // The engine's ceilings were measured, and count at `now`.
   bool knows_ceilings(const std::string& backend, std::int64_t now) const;
 
+  // The engine's device and driver, as the probe found them; nullptr: it did not.
+  struct Found {
+    std::string device, driver;
+  };
+  const Found* found(const std::string& backend) const;
+
   // Every figure that calibrate takes of any model.
   bool is_measured(const std::string& model, const std::string& backend, std::int64_t now) const;
 
@@ -88,6 +94,7 @@ class Book {
 
   std::map<Pair, std::vector<Figure>> figures_;
   std::map<Pair, std::vector<Prior>> priors_;                // those of measured ceilings first
+  std::map<std::string, Found> found_;                       // by backend
   std::map<std::string, std::int64_t> ceilings_at_;          // by backend: when they were measured
   std::map<std::string, std::vector<EngineFacts>> engines_;  // by model: those of either
   std::shared_ptr<const PredictionLedger> ledger_;

@@ -8,6 +8,7 @@
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
+#include "backends/text/chat_template.hpp"
 #include "daemon/probe/children.hpp"
 
 namespace flyball::probe {
@@ -51,6 +52,8 @@ std::optional<BackendInfo> info_from(const ChildAnswer& answer) {
   info.kv_token_bytes = member_number(said["memory"], "kv_bytes_per_token").value_or(0);
   info.context_length = static_cast<std::uint32_t>(*context);
   info.mixture_of_experts = *experts > 0;
+  if (const auto it = said.find("tool_template"); it != said.end() && it->is_boolean())
+    info.tool_template = it->get<bool>();
   return info;
 }
 
@@ -85,6 +88,13 @@ std::optional<BackendInfo> embedded_info() {
 
 }  // namespace
 
+std::optional<bool> tool_template(const model::ModelFile& file) {
+  const auto source = file.gguf().get_string("tokenizer.chat_template");
+  if (!source) return std::nullopt;  // no text
+  const auto parsed = text::ChatTemplate::parse(source->value_or(text::default_chat_template()));
+  return parsed ? std::optional(parsed->reads("tools")) : std::nullopt;
+}
+
 BackendInfo info_of(const model::ModelFile& file) {
   const model::ModelConfig& config = file.config();
   const graph::KvLayout layout = graph::kv_layout(config);
@@ -97,6 +107,7 @@ BackendInfo info_of(const model::ModelFile& file) {
   info.kv_token_bytes = layout.block_bytes() / layout.block_size;
   info.context_length = config.context_length;
   info.mixture_of_experts = config.n_experts > 0;
+  info.tool_template = tool_template(file);
   return info;
 }
 

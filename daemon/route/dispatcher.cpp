@@ -320,6 +320,22 @@ Receipt begun_receipt(const JobSpec& spec) {
   return receipt;
 }
 
+EngineRecord engine_record(const BackendInfo& engine, const JobSpec& spec) {
+  EngineRecord out{.backend = engine.backend,
+                   .model_path = spec.model.path.string(),
+                   .digest = engine.digest,
+                   .quantization = engine.quantization,
+                   .kv_type = engine.kv_type,
+                   .context = engine.context_length,
+                   .device = {},
+                   .driver = {}};
+  if (const auto* const found = spec.measured != nullptr ? spec.measured->found(engine.backend) : nullptr) {
+    out.device = found->device;
+    out.driver = found->driver;
+  }
+  return out;
+}
+
 Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFact> overrides) {
   const auto receipt = std::make_shared<Receipt>(begun_receipt(spec));
   ReceiptWriter writer(receipt);

@@ -26,6 +26,8 @@ namespace flyball::route {
 
 // Whose request it is, and when it came; nothing is decided yet.
 Receipt begun_receipt(const JobSpec& spec);
+// The engine that a request begins on, as receipts keep it.
+EngineRecord engine_record(const BackendInfo& engine, const JobSpec& spec);
 
 // A request as the predictor is asked about it.
 struct Asked {

@@ -163,6 +163,11 @@ bool is_own_slo(const config::AppManifest& app, const RequestTraits& request) {
   return !stricter(request.slo_ttft, app.slo.ttft) && !stricter(request.slo_tpot, app.slo.tpot);
 }
 
+std::uint32_t served_context(const config::ModelEntry& model, const BackendInfo* file) {
+  if (model.context > 0) return model.context;
+  return file != nullptr ? std::min(file->context_length, graph::kDefaultContext) : 0;
+}
+
 Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,
              const config::ModelEntry& model, const RequestTraits& request, const LiveState& live,
              const BackendInfo* file, const measure::Book& measured, std::int64_t now) {
@@ -175,13 +180,9 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
   // A directory is MLX's, but to see that takes a look at the disk.
   if (model.embedded || model.path.extension() == ".gguf")
     facts.set("model.format", std::string("gguf"), kConfig);
-  if (file) {
-    add_model_file(facts, *file);
-    const std::uint64_t served =
-        std::min(file->context_length, graph::kDefaultContext);  // unless somebody says
-    facts.set("model.context", integer(served), kModelFile);
-  }
-  if (model.context > 0) facts.set("model.context", integer(model.context), kConfig);
+  if (file) add_model_file(facts, *file);
+  if (const std::uint32_t served = served_context(model, file))
+    facts.set("model.context", integer(served), model.context > 0 ? kConfig : kModelFile);
   if (const policy::Fact* const context = facts.get("model.context");
       file && file->kv_token_bytes > 0 && context)
     facts.set("model.kv_bytes",

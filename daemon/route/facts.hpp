@@ -33,6 +33,9 @@ config::Slo wanted_slo(const config::AppManifest& app, const RequestTraits& requ
 // True: no header of the request made that SLO stricter.
 bool is_own_slo(const config::AppManifest& app, const RequestTraits& request);
 
+// Tokens that one sequence of the model is given, by configuration or file; 0: not known.
+std::uint32_t served_context(const config::ModelEntry& model, const BackendInfo* file);
+
 struct LiveState {  // of the fleet, as of now
   std::vector<fleet::WorkerStatus> workers;
   fleet::MemoryStatus memory;

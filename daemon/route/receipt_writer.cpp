@@ -1,5 +1,7 @@
 #include "daemon/route/receipt_writer.hpp"
 
+#include <algorithm>
+
 namespace flyball::route {
 
 void ReceiptWriter::decided(policy::Facts facts, const policy::Decision& decision, double policy_us) {
@@ -33,6 +35,12 @@ std::size_t ReceiptWriter::attempt(const policy::Target& target, std::uint32_t c
                                 .resumed_tokens = resumed_tokens,
                                 .profile = target.profile});
   return receipt_->attempts.size() - 1;
+}
+
+bool ReceiptWriter::knows_engine(const BackendInfo& engine) const {
+  return std::ranges::any_of(receipt_->engines, [&](const EngineRecord& one) {
+    return one.backend == engine.backend && one.digest == engine.digest;
+  });
 }
 
 void ReceiptWriter::attempt_runs(std::size_t row, std::vector<std::string> devices, std::string settings) {

@@ -12,6 +12,13 @@ std::string Receipt::summary() const {
   return "backend=" + backend + "; rule=" + (decision.rule ? decision.rule->id : "none") + "; model=" + model;
 }
 
+nlohmann::json to_json(const EngineRecord& engine) {
+  return {{"backend", engine.backend}, {"model_path", engine.model_path},
+          {"digest", engine.digest},   {"quantization", engine.quantization},
+          {"kv_type", engine.kv_type}, {"context", engine.context},
+          {"device", engine.device},   {"driver", engine.driver}};
+}
+
 nlohmann::json to_json(const Receipt& r) {
   nlohmann::json out = policy::receipt(r.decision, r.facts);
   out["request_id"] = r.request_id;
@@ -31,6 +38,7 @@ nlohmann::json to_json(const Receipt& r) {
     if (!a.profile.empty()) attempts.back()["profile"] = a.profile;
     if (!a.settings.empty()) attempts.back()["settings"] = a.settings;
   }
+  for (const EngineRecord& engine : r.engines) out["engines"].push_back(to_json(engine));
   for (const Redecision& again : r.redecisions)
     out["redecisions"].push_back(
         {{"after_ms", again.after_ms}, {"from", again.from}, {"to", again.to}, {"why", again.why}});

@@ -22,6 +22,15 @@
 
 namespace flyball::route {
 
+// An engine that was asked, for whoever has to find out what was wrong with an answer.
+struct EngineRecord {
+  std::string backend;
+  std::string model_path;  // of config.yaml; "": the embedded demo model
+  std::string digest, quantization, kv_type;
+  std::uint32_t context = 0;   // tokens that one sequence may hold
+  std::string device, driver;  // as the probe found them; "": it did not
+};
+
 struct AttemptRecord {
   std::string backend;
   RunState outcome = {};
@@ -45,6 +54,7 @@ struct RequestRecord {
   // Unknown fields of the request, which the app's manifest lets pass: the first of them, and how many more.
   std::vector<std::string> ignored_fields = {};
   std::vector<AttemptRecord> attempts;
+  std::vector<EngineRecord> engines = {};  // each one once, in the order of the attempts that began
   std::vector<Redecision> redecisions;  // every move, and the latest of several in a row that stayed
   std::string background_load = {};     // that it began, or would begin (background_load_text()); "": none
   RunState state;
@@ -65,6 +75,7 @@ struct Receipt : RequestRecord {
   std::string summary() const;
 };
 
+nlohmann::json to_json(const EngineRecord& engine);
 nlohmann::json to_json(const Receipt& receipt);
 nlohmann::json refusal_json(const Error& refused);  // its code and message
 

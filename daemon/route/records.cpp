@@ -17,24 +17,28 @@ using nlohmann::json;
 constexpr std::string_view kPutPolicy =
     "INSERT OR IGNORE INTO decision_policies (digest, file, text) VALUES (?, ?, ?)";
 constexpr std::string_view kPutFrame = "INSERT OR IGNORE INTO decision_frames (digest, facts) VALUES (?, ?)";
+constexpr std::string_view kPutEngines =
+    "INSERT OR IGNORE INTO decision_engines (digest, engines) VALUES (?, ?)";
 constexpr std::string_view kPutRecord =
     "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
-    "policy, redecisions, background_load, ignored_fields) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-    "?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "policy, redecisions, background_load, ignored_fields, engines) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, "
+    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 // Both begin with what read_row() takes.
 const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
     "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, redecisions, "
-    "background_load, ignored_fields, d.facts, f.facts, ";
+    "background_load, ignored_fields, e.engines, d.facts, f.facts, ";
+constexpr std::string_view kFromRecords =
+    "FROM decisions d JOIN decision_frames f ON f.digest = frame "
+    "LEFT JOIN decision_engines e ON e.digest = d.engines ";
 const std::string kEachSince =
-    kSelectRow +
-    "frame FROM decisions d JOIN decision_frames f ON f.digest = frame WHERE at >= ? ORDER BY id";
-const std::string kOne = kSelectRow +
-                         "p.file, p.text FROM decisions d JOIN decision_frames f ON f.digest = frame "
+    kSelectRow + "frame " + std::string(kFromRecords) + "WHERE at >= ? ORDER BY id";
+const std::string kOne = kSelectRow + "p.file, p.text " + std::string(kFromRecords) +
                          "JOIN decision_policies p ON p.digest = policy "
                          "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
-constexpr std::size_t kDelta = 20, kFrameFacts = 21, kFrame = 22, kPolicyFile = 22, kPolicyText = 23;
+constexpr std::size_t kDelta = 21, kFrameFacts = 22, kFrame = 23, kPolicyFile = 23, kPolicyText = 24;
 
 // What the writer's thread puts down. Shares with the daemon's what neither changes.
 struct Row {
@@ -114,6 +118,29 @@ std::vector<std::string> read_ignored_fields(const std::string& kept) {
   return out;
 }
 
+// "" where no engine began, as where a request was refused.
+std::string engines_text(const std::vector<EngineRecord>& engines) {
+  if (engines.empty()) return "";
+  json out = json::array();
+  for (const EngineRecord& one : engines)
+    out.push_back(json::array({one.backend, one.model_path, one.digest, one.quantization, one.kv_type,
+                               one.context, one.device, one.driver}));
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::vector<EngineRecord> read_engines(const std::string& kept) {
+  std::vector<EngineRecord> out;
+  if (kept.empty()) return out;
+  for (const json& row : json::parse(kept, nullptr, false)) {
+    const auto is_text = [&](std::size_t i) { return row[i].is_string(); };
+    if (!row.is_array() || row.size() != 8 || !row[5].is_number_unsigned()) continue;
+    if (!is_text(0) || !is_text(1) || !is_text(2) || !is_text(3) || !is_text(4) || !is_text(6) || !is_text(7))
+      continue;
+    out.push_back({row[0], row[1], row[2], row[3], row[4], row[5].get<std::uint32_t>(), row[6], row[7]});
+  }
+  return out;
+}
+
 std::uint32_t tokens(const store::Value& value) {
   return static_cast<std::uint32_t>(store::integer(value));
 }
@@ -142,6 +169,7 @@ Record read_row(store::Row row) {
   r.redecisions = read_redecisions(store::text(row[17]));
   r.background_load = store::text(row[18]);
   r.ignored_fields = read_ignored_fields(store::text(row[19]));
+  r.engines = read_engines(store::text(row[20]));
   return out;
 }
 
@@ -159,6 +187,8 @@ Result<void> prune(store::Database& database, std::int64_t now) {
     done = database.run("DELETE FROM decision_frames WHERE digest NOT IN (SELECT frame FROM decisions)");
   if (done)
     done = database.run("DELETE FROM decision_policies WHERE digest NOT IN (SELECT policy FROM decisions)");
+  if (done)
+    done = database.run("DELETE FROM decision_engines WHERE digest NOT IN (SELECT engines FROM decisions)");
   return done;
 }
 
@@ -167,6 +197,9 @@ Result<void> put(store::Database& database, const Row& row) {
   const std::int64_t policy = key_of(row.tree->digest);
   auto done = database.run(kPutPolicy, {policy, row.tree->file, row.tree->text});
   if (done) done = database.run(kPutFrame, {row.frame_key, *row.frame});
+  const std::string engines = engines_text(r.engines);
+  const std::int64_t engines_key = engines.empty() ? 0 : key_of(config::digest(engines));
+  if (done && !engines.empty()) done = database.run(kPutEngines, {engines_key, engines});
   if (done)
     done = database.run(kPutRecord, {r.request_id,
                                      r.created,
@@ -190,7 +223,8 @@ Result<void> put(store::Database& database, const Row& row) {
                                      policy,
                                      redecisions_text(r.redecisions),
                                      r.background_load,
-                                     ignored_fields_text(r.ignored_fields)});
+                                     ignored_fields_text(r.ignored_fields),
+                                     engines_key});
   if (done && row.prunes) done = prune(database, r.created);
   return done;
 }

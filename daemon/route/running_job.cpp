@@ -459,6 +459,7 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   const config::RequestSettings* const settings = policy::settings_of(spec_.tree, choice.attempt.target());
   if (settings != nullptr) request.settings = *settings;
   receipt_.attempt_runs(choice.record, std::move(devices), settings ? policy::to_text(*settings) : "");
+  if (!receipt_.knows_engine(backend.info())) receipt_.engine(engine_record(backend.info(), spec_));
   choice.predicted.began(Clock::now());
   auto ticket =
       backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));

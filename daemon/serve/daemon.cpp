@@ -69,10 +69,13 @@ constexpr seconds kRefreshBefore{24 * 3600};
 void read_measured(settings::Settings& settings, std::span<const measure::Engine> engines,
                    const std::shared_ptr<const measure::PredictionLedger>& ledger,
                    measure::Digests& digests) {
-  auto book = calibrate::measured_book(
-      settings.config, engines,
-      {calibrate::sizes_of(settings.config.models, settings.files.infos), ledger, &digests});
-  if (!book) return spdlog::warn("what was measured is not known: {}", describe(book.error()));
+  const measure::BookOptions options{calibrate::sizes_of(settings.config.models, settings.files.infos),
+                                     ledger, &digests};
+  auto book = calibrate::measured_book(settings.config, engines, options);
+  if (!book) {
+    settings.measured = calibrate::unmeasured_book(settings.config, engines, options);
+    return spdlog::warn("what was measured is not known: {}", describe(book.error()));
+  }
   settings.measured = std::move(*book);
   if (!settings.measured.empty())
     spdlog::info("measured: {} {} of model and engine (flyball calibrate)", settings.measured.size(),

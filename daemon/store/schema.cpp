@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 10> kVersions = {
+  static constexpr std::array<std::string_view, 11> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -50,6 +50,9 @@ std::span<const std::string_view> schema_versions() noexcept {
       R"(ALTER TABLE decisions ADD COLUMN background_load TEXT NOT NULL DEFAULT '';)",
       // 10: unknown fields of a request that its app's manifest let pass, as JSON; "" without any.
       R"(ALTER TABLE decisions ADD COLUMN ignored_fields TEXT NOT NULL DEFAULT '';)",
+      // 11: the engines that a request began on (route::EngineRecord), as JSON; 0 for none.
+      R"(CREATE TABLE decision_engines (digest INTEGER PRIMARY KEY, engines TEXT NOT NULL) WITHOUT ROWID;
+         ALTER TABLE decisions ADD COLUMN engines INTEGER NOT NULL DEFAULT 0;)",
   };
   return kVersions;
 }

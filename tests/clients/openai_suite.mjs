@@ -336,7 +336,7 @@ const tests = {
       for (const name of names) {
         const use = table().find((row) => row.of === 'body' && row.names.includes(name) && row.where.some((one) => one === 'both' || one === kind))?.use;
         const code = await explained({ ...body, [name]: odd });
-        const expected = { served: ['invalid_value', 'unsupported_value', 'missing_field'], accepted: ['ok'], refused: ['unsupported_value'] }[use];
+        const expected = { served: ['invalid_value', 'unsupported_value', 'missing_field'], accepted: ['ok'], refused: ['unsupported_value', 'unsupported_feature'] }[use];
         assert(expected?.includes(code), `${type}.${name} is ${use} in the table; the daemon answered ${code}`);
       }
     }
@@ -373,6 +373,10 @@ const tests = {
     assert(await refused(client.chat.completions.create({ ...greedy, model: 'gpt-4o' }), 404, 'model_not_found', 'model') instanceof OpenAI.NotFoundError);
     await refused(client.models.retrieve('nothing'), 404, 'model_not_found');
     await refused(client.get('/nothing'), 404, 'not_found');
+    await refused(client.embeddings.create({ model: 'demo', input: 'a' }), 400, 'unsupported_feature');
+    await refused(client.images.generate({ prompt: 'a' }), 400, 'unsupported_feature');
+    await refused(client.audio.speech.create({ model: 'demo', voice: 'alloy', input: 'a' }), 400, 'unsupported_feature');
+    await refused(client.fineTuning.jobs.create({ model: 'demo', training_file: 'a' }), 400, 'unsupported_feature');
     await refused(client.delete('/models/demo'), 405, 'method_not_allowed');
   },
 
@@ -384,12 +388,12 @@ const tests = {
     await wrong({ messages: [] }, 'invalid_value', 'messages');
     await wrong({ messages: undefined }, 'missing_field', 'messages');
     await wrong({ messages: [{ role: 'robot', content: 'x' }] }, 'invalid_value', 'messages[0].role');
-    await wrong({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'http://x' } }] }] }, 'unsupported_value');
-    await wrong({ response_format: { type: 'json_object' } }, 'unsupported_value', 'response_format');
+    await wrong({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'http://x' } }] }] }, 'unsupported_feature');
+    await wrong({ response_format: { type: 'json_object' } }, 'unsupported_feature', 'response_format');
     await wrong({ tool_choice: 'required' }, 'unsupported_value', 'tool_choice');
     await wrong({ tempreature: 0.5 }, 'unknown_field', 'tempreature');
-    await wrong({ guided_json: { type: 'object' } }, 'unsupported_value', 'guided_json');
-    await wrong({ grammar: 'root ::= "yes"' }, 'unsupported_value', 'grammar');
+    await wrong({ guided_json: { type: 'object' } }, 'unsupported_feature', 'guided_json');
+    await wrong({ grammar: 'root ::= "yes"' }, 'unsupported_feature', 'grammar');
     await wrong({ messages: [{ role: 'user', content: 'x', contnet: 'y' }] }, 'unknown_field', 'messages[0].contnet');
     const long = await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }] }, 'context_length_exceeded');
     assert.match(long.message, /\d{5}.*\b1024\b/);  // what was asked for, and what there is

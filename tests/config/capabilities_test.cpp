@@ -1,6 +1,7 @@
 // The table of what is served: each feature by name, and what engines and upstreams say of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "config/capabilities.hpp"
@@ -35,6 +36,19 @@ TEST(Capabilities, ToolsNeedAPlaceInTheTemplate) {
   EXPECT_EQ(capability(kCpu.id, {.tool_template = true}, Feature::tools).served, Served::limit);
   EXPECT_EQ(capability(kCpu.id, {}, Feature::tools).served, Served::limit);
   EXPECT_EQ(capability(kCpu.id, {.tool_template = false}, Feature::tools).served, Served::no);
+}
+
+TEST(Capabilities, TheBestEngineSpeaksForAll) {
+  for (std::size_t i = 0; i < kFeatures; ++i) {
+    const auto feature = static_cast<Feature>(i);
+    Served best = Served::no;
+    for (const EngineKind& kind : kEngineKinds)
+      best = std::max(best, capability(kind.id, {}, feature).served);
+    EXPECT_EQ(capability(feature).served, best) << to_string(feature);
+  }
+  EXPECT_EQ(capability(Feature::tools, {.tool_template = false}).served, Served::no);
+  EXPECT_EQ(sentence(capability(Feature::embeddings)), "Flyball does not serve embeddings.");
+  EXPECT_EQ(sentence({Served::yes, ""}), "");
 }
 
 TEST(Capabilities, GgufAndMlxAreRead) {

@@ -326,7 +326,7 @@ class CommandLineTest(unittest.TestCase):
             self.assertEqual(script.returncode, 0)
             for command in ("serve", "engine", "run", "explain", "check", "probe", "inspect", "make-model", "bench",
                             "profile", "tune", "version", "completions", "engines", "advise", "prove", "why-not", "graph",
-                            "simulate", "ps", "load", "unload"):
+                            "simulate", "ps", "load", "unload", "capabilities"):
                 self.assertIn(command, script.stdout)
             self.assertIn("probe-timeout-ms", script.stdout)
             self.assertNotIn("measure", re.findall(r"[\w-]+", script.stdout))  # calibrate's own

@@ -10,16 +10,50 @@
 namespace flyball::api::openai {
 namespace {
 
-enum RouteId : std::uint8_t { kModels, kModel, kChatCompletions, kLegacyCompletions };
+enum RouteId : std::uint8_t { kModels, kModel, kChatCompletions, kLegacyCompletions, kUnserved };
+
+// A path of the API for a feature that nothing here serves: admit() refuses it at its head.
+constexpr Route unserved(std::string_view path, config::Feature feature, std::string_view method = "POST") {
+  return {method, path, Access::app, BodyType::none, "unserved", false, kUnserved, feature};
+}
 
 constexpr std::array kRoutes{
     Route{"GET", "/v1/models", Access::app, BodyType::none, "models", false, kModels},
     Route{"GET", "/v1/models/", Access::app, BodyType::none, "models", false, kModel},
     Route{"POST", "/v1/chat/completions", Access::app, BodyType::json, "chat", true, kChatCompletions},
     Route{"POST", "/v1/completions", Access::app, BodyType::json, "completion", true, kLegacyCompletions},
+    unserved("/v1/embeddings", config::Feature::embeddings),
+    unserved("/v1/rerank", config::Feature::rerank),
+    unserved("/v1/audio/transcriptions", config::Feature::audio),
+    unserved("/v1/audio/translations", config::Feature::audio),
+    unserved("/v1/audio/speech", config::Feature::speech_output),
+    unserved("/v1/images/generations", config::Feature::image_generation),
+    unserved("/v1/images/edits", config::Feature::image_generation),
+    unserved("/v1/images/variations", config::Feature::image_generation),
+    unserved("/v1/fine_tuning/jobs", config::Feature::fine_tuning),
+    unserved("/v1/fine_tuning/jobs", config::Feature::fine_tuning, "GET"),
 };
 
 constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};
+
+// By feature: {"served": "limit", "reason": "Flyball serves ..."}.
+void append_capabilities(std::string& out, const config::ModelTraits& model) {
+  out.append(R"(,"capabilities":{)");
+  for (std::size_t i = 0; i < config::kFeatures; ++i) {
+    const auto feature = static_cast<config::Feature>(i);
+    const config::Capability found = config::capability(feature, model);
+    if (i > 0) out.push_back(',');
+    append_json_string(out, config::to_string(feature));
+    out.append(R"(:{"served":)");
+    append_json_string(out, config::to_string(found.served));
+    if (const std::string why = config::sentence(found); !why.empty()) {
+      out.append(R"(,"reason":)");
+      append_json_string(out, why);
+    }
+    out.push_back('}');
+  }
+  out.push_back('}');
+}
 
 void append_model(std::string& out, const ListedModel& model, std::int64_t created) {
   out.append(R"({"id":)");
@@ -35,11 +69,14 @@ void append_model(std::string& out, const ListedModel& model, std::int64_t creat
     out.append(R"(,"digest":)");
     append_json_string(out, model.digest);
   }
+  if (model.context > 0) out.append(R"(,"context_length":)").append(std::to_string(model.context));
+  append_capabilities(out, model.traits);
   out.push_back('}');
 }
 
-// {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}, and "unavailable" where no
-// engine can serve the model, "digest" where one has loaded it.
+// {"object":"list","data":[{"id","object":"model","created","owned_by","capabilities"}...]}, and
+// "unavailable" where no engine can serve the model, "digest" where one has loaded it, "context_length" where
+// it is known.
 http::Response models_answer(std::span<const ListedModel> models, std::int64_t created) {
   std::string body = R"({"object":"list","data":[)";
   for (const ListedModel& model : models) {
@@ -56,6 +93,8 @@ http::Response model_answer(const ListedModel& model, std::int64_t created) {
 }
 
 Result<Operation> parse(const Route& route, const http::Request& request) {
+  // A feature that the table has come to serve is parsed here first.
+  if (route.asks_for) return fail(ErrorCode::internal, "The path has no parser.");
   if (route.id == kModels) return ListModels{models_answer};
   if (route.id == kModel) {
     auto name = path_id(route, request.path());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "daemon/api/features.hpp"
 #include "daemon/api/openai/fields.hpp"
 #include "daemon/api/openai/messages.hpp"
 #include "daemon/api/openai/parameters.hpp"
@@ -103,7 +104,8 @@ Result<void> read_response_format(const Fields& body, UnknownFields& unknown) {
   if (!format) return {};
   const JsonView type = format.is_object() ? format.member("type") : JsonView();
   if (!type.is_string()) return invalid("response_format", "must be an object with a 'type'");
-  if (type.text() != "text") return unsupported("response_format", "is served for type 'text' only");
+  if (type.text() != "text")
+    return std::unexpected(unserved(config::capability(config::Feature::schema), "response_format"));
   return check_members(format, FieldOf::response_format, kBoth, "response_format", unknown);
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 using enum FieldOf;
 using enum FieldUse;
+using config::Feature;
 
 constexpr std::array kGroups{
     // The body.
@@ -40,10 +41,9 @@ constexpr std::array kGroups{
                "details of features that are refused by their own names"},
 
     FieldGroup{body, kChat, refused, "functions function_call", "is deprecated and not served; use 'tools'"},
-    FieldGroup{body, kBoth, refused, "audio", "is not served: answers are text"},
-    FieldGroup{body, kBoth, refused, "modalities", "is served as [\"text\"] only", R"([["text"]])"},
-    FieldGroup{body, kBoth, refused, "image_data images mm_processor_kwargs",
-               "is not served: prompts are text", "[[]]"},
+    FieldGroup{body, kBoth, refused, "audio", "", "[]", Feature::speech_output},
+    FieldGroup{body, kBoth, refused, "modalities", "", R"([["text"]])", Feature::speech_output},
+    FieldGroup{body, kBoth, refused, "image_data images mm_processor_kwargs", "", "[[]]", Feature::vision},
     FieldGroup{body, kCompletions, refused, "suffix", "is not served: nothing is filled in between texts",
                R"([""])"},
     FieldGroup{body, kBoth, refused, "store", "is not served: no answer is kept", "[false]"},
@@ -62,7 +62,8 @@ constexpr std::array kGroups{
         body, kBoth, refused,
         "guided_json guided_regex guided_choice guided_grammar structured_outputs structural_tag grammar "
         "json_schema regex ebnf format",
-        "is not served: no grammar or schema constrains an answer"},
+        "", "[]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "draft_model speculative", "", "[]", Feature::draft_model},
     FieldGroup{body, kBoth, refused, "chat_template", "is not served: the model's file has its template"},
     FieldGroup{body, kBoth, refused, "documents",
                "is not served: a template that reads it takes it from 'chat_template_kwargs'", "[[]]"},
@@ -106,8 +107,7 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, refused, "priority", "is not served: policy and manifest order requests", "[0]"},
     FieldGroup{body, kBoth, refused, "cache_salt",
                "is not served: KV is never shared between apps, and always within one"},
-    FieldGroup{body, kBoth, refused, "lora lora_request adapters", "is not served: no engine has adapters",
-               "[[]]"},
+    FieldGroup{body, kBoth, refused, "lora lora_request adapters", "", "[[]]", Feature::adapters},
     FieldGroup{body, kBoth, refused, "kv_transfer_params vllm_xargs", "is not served: it is vLLM's own"},
     FieldGroup{body, kBoth, refused, "options", "is not served: name its members in the body itself", "[{}]"},
     FieldGroup{body, kBoth, refused, "extra_body",
@@ -123,8 +123,7 @@ constexpr std::array kGroups{
                "is not served: usage comes once, at the end", "[false]"},
 
     FieldGroup{response_format, kBoth, served, "type"},
-    FieldGroup{response_format, kBoth, refused, "json_schema schema strict",
-               "is not served: no grammar or schema constrains an answer"},
+    FieldGroup{response_format, kBoth, refused, "json_schema schema strict", "", "[]", Feature::schema},
 
     FieldGroup{
         message, kChat, served,
@@ -135,15 +134,17 @@ constexpr std::array kGroups{
                "thinking_blocks opts",
                "answers of other servers carry them beside the text"},
     FieldGroup{message, kChat, refused, "function_call", "is served as 'tool_calls' only"},
-    FieldGroup{message, kChat, refused, "audio images", "is not served: messages are text"},
+    FieldGroup{message, kChat, refused, "audio", "", "[]", Feature::audio},
+    FieldGroup{message, kChat, refused, "images", "", "[]", Feature::vision},
     FieldGroup{message, kChat, refused, "prefix partial", "is not served: an answer begins a turn of its own",
                "[false]"},
 
     FieldGroup{part, kChat, served, "type text refusal"},
     FieldGroup{part, kChat, accepted, "cache_control prompt_cache_breakpoint annotations",
                "an app's prompts that begin alike share their KV unasked, and annotations are no text"},
-    FieldGroup{part, kChat, refused, "image_url input_audio video_url audio_url file",
-               "is not served: messages are text"},
+    FieldGroup{part, kChat, refused, "image_url video_url", "", "[]", Feature::vision},
+    FieldGroup{part, kChat, refused, "input_audio audio_url", "", "[]", Feature::audio},
+    FieldGroup{part, kChat, refused, "file", "is not served: messages are text"},
 
     FieldGroup{call, kChat, served, "id type function"},
     FieldGroup{call, kChat, accepted, "index", "calls are in the order of their array"},
@@ -193,6 +194,12 @@ const std::vector<Entry>& index() {
 }
 
 }  // namespace
+
+std::string note_of(const FieldGroup& group) {
+  if (!group.feature) return std::string(group.note);
+  const std::string why = config::sentence(config::capability(*group.feature));
+  return "is not served. " + why.substr(0, why.size() - 1);
+}
 
 std::span<const FieldGroup> field_groups() noexcept {
   return kGroups;

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "config/capabilities.hpp"
 #include "config/packed_json.hpp"
 #include "daemon/api/openai/parameters.hpp"
 
@@ -44,7 +47,11 @@ struct FieldGroup {
   std::string_view note = {};
   // A refused field's values that ask for nothing, beside null: a JSON array.
   std::string_view asks_for_nothing = "[]";
+  // The feature that a refused field asks for: the capability table has the note.
+  std::optional<config::Feature> feature = {};
 };
+// The note, or the capability table's.
+std::string note_of(const FieldGroup& group);
 
 // Without the parameters of the body: parameters() lists them.
 std::span<const FieldGroup> field_groups() noexcept;

@@ -29,11 +29,12 @@ std::string place_of(const std::string& object, std::string_view name) {
 }
 
 Error not_served(const FieldGroup& field, std::string place) {
-  std::string message = "'" + place + "' " + std::string(field.note);
+  std::string message = "'" + place + "' " + note_of(field);
   const auto nothing = nlohmann::json::parse(field.asks_for_nothing);
   for (const auto& value : nothing) message += (&value == &nothing.front() ? "; send " : ", ") + value.dump();
   message += nothing.empty() ? "." : " or leave it out.";
-  return {ErrorCode::unsupported_value, std::move(message), std::move(place), {}};
+  const ErrorCode code = field.feature ? ErrorCode::unsupported_feature : ErrorCode::unsupported_value;
+  return {code, std::move(message), std::move(place), {}};
 }
 
 Error unknown_field(FieldOf of, Endpoints endpoints, const std::string& object, std::string_view name) {

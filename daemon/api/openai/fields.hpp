@@ -22,7 +22,7 @@ class Fields {
   // The member of that name, absent where it is null or there is none. Precondition: the table has the name
   // as served at one of the endpoints.
   JsonView member(std::string_view name) const noexcept;
-  // unsupported_value for the first member that the table refuses.
+  // unsupported_value or unsupported_feature for the first member that the table refuses.
   Result<void> refused() const;
 
  private:
@@ -31,8 +31,7 @@ class Fields {
   std::optional<Error> refused_;
 };
 
-// The same check of another object, which stands at `place` ("tools[2]"). unsupported_value for the first
-// member that the table refuses.
+// The same check of another object, which stands at `place` ("tools[2]").
 Result<void> check_members(JsonView object, FieldOf of, Endpoints endpoints, const std::string& place,
                            UnknownFields& unknown);
 // missing_field for a member of the body. The message names the unknown one that may be it, misspelt.

@@ -144,7 +144,7 @@ TEST_F(LocalBackend, RefusesToolsThatItsTemplateWouldDrop) {
   auto ticket = backend->start(std::move(r), client).value();
   ASSERT_TRUE(client->wait_end());
   ASSERT_TRUE(client->error());
-  EXPECT_EQ(client->error()->code, ErrorCode::unsupported_value);
+  EXPECT_EQ(client->error()->code, ErrorCode::unsupported_feature);
   EXPECT_EQ(client->error()->param, "tools");
 }
 

@@ -132,7 +132,8 @@ TEST(ChatHistory, NamesThePlaceOfWhatItRefuses) {
   expect(R"({"role":"assistant"})", ErrorCode::missing_field, ".content");
   expect(R"({"role":"assistant","content":null,"tool_calls":[]})", ErrorCode::missing_field, ".content");
   expect(R"({"role":"user","content":7})", ErrorCode::invalid_value, ".content");
-  expect(R"({"role":"user","content":[{"type":"image_url"}]})", ErrorCode::unsupported_value, ".content[0].type");
+  expect(R"({"role":"user","content":[{"type":"image_url"}]})", ErrorCode::unsupported_feature,
+         ".content[0].type");
   expect(R"({"role":"user","content":[{"type":"refusal","refusal":"x"}]})", ErrorCode::unsupported_value,
          ".content[0].type");
   expect(R"({"role":"user","content":[{"type":"text"}]})", ErrorCode::invalid_value, ".content[0].text");

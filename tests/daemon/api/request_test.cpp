@@ -239,9 +239,11 @@ TEST(FieldTable, AcceptedFieldsTakeAnyValueAndRefusedOnesNone) {
         continue;
       }
       ASSERT_FALSE(odd) << name;
-      EXPECT_EQ(odd.error().code, ErrorCode::unsupported_value) << name;
+      EXPECT_EQ(odd.error().code,
+                group.feature ? ErrorCode::unsupported_feature : ErrorCode::unsupported_value)
+          << name;
       EXPECT_TRUE(odd.error().param.ends_with(name)) << odd.error().param;
-      EXPECT_NE(odd.error().message.find(group.note), std::string::npos) << odd.error().message;
+      EXPECT_NE(odd.error().message.find(note_of(group)), std::string::npos) << odd.error().message;
       EXPECT_TRUE(with_member(group, name, "null")) << name;
       for (const json& nothing : json::parse(group.asks_for_nothing)) {
         const auto read = with_member(group, name, nothing.dump());
@@ -253,6 +255,18 @@ TEST(FieldTable, AcceptedFieldsTakeAnyValueAndRefusedOnesNone) {
             "messages[0].function_call");
   EXPECT_EQ(chat_error(R"({"messages":[{"role":"user","content":"Hi"}],"function_call":"auto"})").param,
             "function_call");
+}
+
+// A feature that the table comes to serve needs its fields read.
+TEST(FieldTable, RefusedFeaturesAreThoseThatNoEngineServes) {
+  std::set<config::Feature> refused;
+  for (const FieldGroup& group : field_groups())
+    if (group.feature) {
+      EXPECT_EQ(group.use, FieldUse::refused) << group.names;
+      EXPECT_EQ(config::capability(*group.feature).served, config::Served::no) << group.names;
+      refused.insert(*group.feature);
+    }
+  EXPECT_TRUE(refused.contains(config::Feature::schema) && refused.contains(config::Feature::vision));
 }
 
 // A row that the parser did not read would let every value pass.

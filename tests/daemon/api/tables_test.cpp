@@ -80,7 +80,7 @@ TEST(docs, fields) {
     std::string nothing;
     for (const auto& value : nlohmann::json::parse(group.asks_for_nothing))
       nothing += (nothing.empty() ? " but for `" : ", `") + value.dump() + "`";
-    lines += nothing + " | " + std::string(group.note) + " |\n";
+    lines += nothing + " | " + note_of(group) + " |\n";
   }
   EXPECT_NE(doc.find(lines), std::string::npos) << "docs/http-api.md lacks:\n" << lines;
 }

@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 #include <string>
 #include <variant>
 
+#include "config/app_needs.hpp"
 #include "daemon/route/dispatcher_impl.hpp"
 #include "daemon/route/facts.hpp"
+#include "policy/advice.hpp"
 
 namespace flyball::route {
 namespace {
@@ -46,6 +49,32 @@ TEST(AppFacts, WhatTheManifestLeavesOutStaysUnknown) {
   EXPECT_EQ(value<std::int64_t>(facts, "app.slo.ttft"), 2000);
   EXPECT_EQ(facts.get("workload.prompt_tokens"), nullptr);
   EXPECT_EQ(facts.get("workload.fixed_critical"), nullptr);
+}
+
+// `flyball check` asks the manifest, receipts ask the facts.
+TEST(AppFacts, TheSameFeaturesAreUnservedByTheManifestAndByItsFacts) {
+  config::AppManifest app;
+  const auto agree = [&] {
+    std::set<std::string> declared;
+    for (const config::Unserved& one : config::unserved(app))
+      declared.insert("Flyball " + std::string(config::capability(one.feature).reason));
+    const auto told = policy::unserved_features(facts_of(app));
+    EXPECT_EQ(declared, std::set<std::string>(told.begin(), told.end()));
+    return declared.size();
+  };
+  EXPECT_EQ(agree(), 0U);
+  for (std::size_t i = 0; i < config::workload_classes().size(); ++i) {
+    app.workload.kind = static_cast<config::WorkloadClass>(i);
+    agree();
+  }
+  app.workload.kind = config::WorkloadClass::embedding;
+  EXPECT_EQ(agree(), 1U);
+  app.workload.modalities = {"text", "image", "audio"};
+  app.workload.structured_output = true;
+  app.workload.draft_model = true;
+  EXPECT_EQ(agree(), 5U);
+  app.workload.structured_output = false;
+  EXPECT_EQ(agree(), 4U);
 }
 
 TEST(AppFacts, WhatTheManifestDeclaresIsNoDefault) {

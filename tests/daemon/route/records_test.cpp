@@ -444,6 +444,8 @@ TEST_F(Records, RedecisionsTheBackgroundLoadIgnoredFieldsAndTheSettingsOfAProfil
                        .profile = "latency",
                        .settings = "step budget 20ms, place ahead"},
                       {.backend = "cpu", .outcome = route::RunState::Kind::done, .profile = "throughput"}};
+  receipt.engines = {{"cpu", "/models/a.gguf", "0123", "Q8_0", "f16", 4096, "a processor", "flyball 1"},
+                     {"vulkan", "/models/a.gguf", "0123", "Q8_0", "q8_0", 2048, "a \xff card", "its driver"}};
   {
     store::Writer writer(open());
     route::ReceiptStore(&writer).keep(receipt);
@@ -456,6 +458,10 @@ TEST_F(Records, RedecisionsTheBackgroundLoadIgnoredFieldsAndTheSettingsOfAProfil
   EXPECT_EQ(shown["redecisions"], told["redecisions"]);
   EXPECT_EQ(shown.value("background_load", ""), receipt.background_load);
   EXPECT_EQ(shown["ignored_fields"], json({"tempreature", "tools[0].\uFFFD", "and 3 more"}));
+  EXPECT_EQ(shown["engines"][0], told["engines"][0]);
+  EXPECT_EQ(shown["engines"][1]["device"], "a \uFFFD card");
+  EXPECT_EQ(shown["engines"][1]["context"], 2048);
+  EXPECT_EQ(shown["engines"].size(), 2U);
   EXPECT_EQ(shown["attempts"][0]["outcome"], "moved");
   EXPECT_EQ(shown["attempts"][1]["settings"], "step budget 20ms, place ahead");
   EXPECT_FALSE(shown["attempts"][2].contains("settings"));
@@ -466,6 +472,32 @@ TEST_F(Records, RedecisionsTheBackgroundLoadIgnoredFieldsAndTheSettingsOfAProfil
   ASSERT_TRUE(damaged && *damaged);
   EXPECT_TRUE((*damaged)->redecisions.empty());
   EXPECT_EQ((*damaged)->ignored_fields, std::vector<std::string>{"x"});
+  ASSERT_TRUE(database.run(
+      R"(UPDATE decision_engines SET engines = '[7, ["cpu"], ["cpu","","","","","x","",""], ["cpu","","","Q8_0","",1,"",""]]')"));
+  const auto repaired = route::find_record(database, "req-1", "alice");
+  ASSERT_TRUE(repaired && *repaired);
+  ASSERT_EQ((*repaired)->engines.size(), 1U);
+  EXPECT_EQ((*repaired)->engines[0].quantization, "Q8_0");
+}
+
+TEST_F(Records, EnginesAreKeptOnceAndGoWithTheLastRecordOfThem) {
+  const auto settings = settings_by(kPolicy);
+  const std::int64_t now = std::time(nullptr);
+  const auto keep = [&](const char* id, std::int64_t at, const char* digest) {
+    store::Writer writer(open());
+    route::Receipt receipt = decided(*settings->tree, id, at);
+    receipt.engines = {{"cpu", "/models/a.gguf", digest, "Q8_0", "f16", 4096, "a processor", "flyball 1"}};
+    route::ReceiptStore(&writer).keep(receipt);  // the first one of a store prunes
+  };
+  keep("old", now - route::kMaxRecordAge - 10, "0123");
+  keep("new", now, "4567");
+  keep("newer", now, "4567");
+  auto database = open();
+  EXPECT_EQ(number_of(database, "SELECT COUNT(*) FROM decision_engines"), 1)
+      << "the old record is gone, and its engine";
+  const auto found = route::find_record(database, "newer", "alice");
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->engines.at(0).digest, "4567");
 }
 
 // The message of a refusal follows from the facts.

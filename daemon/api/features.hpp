@@ -1,0 +1,23 @@
+// The capability table as requests meet it: a request for what nothing serves is refused before any engine.
+#pragma once
+
+#include <string>
+
+#include "backends/backend.hpp"
+#include "config/capabilities.hpp"
+#include "config/error.hpp"
+#include "daemon/route/facts.hpp"
+
+namespace flyball::api {
+
+// unsupported_feature: "'tools' is not served. Flyball does not serve ...". `param`: the field that asks for
+// it,
+// "" for a path.
+Error unserved(const config::Capability& capability, std::string param);
+
+// `file`: what the model's file says of itself; nullptr: not known.
+config::ModelTraits traits_of(const BackendInfo* file);
+// unsupported_feature where no engine serves with this model what the request asks for.
+Result<void> check_features(const route::RequestTraits& request, const BackendInfo* file);
+
+}  // namespace flyball::api
