@@ -16,6 +16,7 @@
 #include "policy/engines.hpp"
 #include "policy/fact_text.hpp"
 #include "policy/machines.hpp"
+#include "policy/scenario_tokens.hpp"
 
 namespace flyball::policy {
 namespace {
@@ -28,9 +29,6 @@ constexpr const char* kWords = "words";
 constexpr const char* kGuess = "guess";  // from words too: what they stand for unless other words say it
 constexpr std::string_view kTopic = "topic";
 
-constexpr std::array<std::string_view, 12> kNumbers{"one",   "two",   "three", "four", "five",   "six",
-                                                    "seven", "eight", "nine",  "ten",  "eleven", "twelve"};
-constexpr std::array<std::string_view, 2> kPairs{"dual", "couple"};
 constexpr std::array<std::string_view, 13> kNegations{"not",   "no",       "isnt",  "arent",  "without",
                                                       "never", "dont",     "cant",  "cannot", "wont",
                                                       "aint",  "shouldnt", "doesnt"};
@@ -41,9 +39,6 @@ constexpr std::array<std::string_view, 4> kDenyOn{"or", "nor", "and", "oder"};  
 constexpr std::string_view kDecide = "decide";                                  // no slip of "decode"
 constexpr std::array<std::string_view, 4> kEndsOfNegation{"but", "just", "only", "so"};
 constexpr std::array<std::string_view, 4> kAlternatives{"or", "vs", "versus", "oder"};
-constexpr std::array<std::string_view, 8> kGigabytes{"gb", "gib", "gigs",     "gig",
-                                                     "g",  "go",  "gigabyte", "gigabytes"};
-constexpr std::array<std::string_view, 5> kBillions{"b", "bn", "billion", "billions", "bil"};
 constexpr std::array<std::string_view, 8> kMultipliers{"k",   "m",        "mio",     "million",
                                                        "mil", "thousand", "hundred", "b"};
 constexpr std::array<std::string_view, 31> kCountedThings{
@@ -57,11 +52,6 @@ constexpr std::array<std::string_view, 5> kEach{"a", "an", "per", "each", "every
 constexpr std::array<std::string_view, 6> kAdverbs{"daily",  "nightly", "hourly",
                                                    "weekly", "monthly", "overnight"};
 
-template <class Names>
-bool among(const Names& names, std::string_view name) {
-  return std::ranges::find(names, name) != std::ranges::end(names);
-}
-
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> out;
   while (!text.empty()) {
@@ -70,156 +60,6 @@ std::vector<std::string_view> split(std::string_view text, char at) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;
-}
-
-// ---- atoms ------------------------------------------------------------------------------------------------
-
-enum class Break : std::uint8_t { none, joint, space, hard };  // before an atom; joint: - or _
-
-// A run of letters or of digits. Bytes above ASCII are letters.
-struct Atom {
-  std::string text;  // in small letters
-  Break before = Break::hard;
-  std::size_t begin = 0, end = 0;  // in the text
-};
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-bool is_letter(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0 || static_cast<unsigned char>(c) >= 0x80;
-}
-
-// A sign above ASCII that is no letter, and how it is read.
-struct Sign {
-  std::string_view bytes, read;
-};
-constexpr std::array<Sign, 8> kSigns{
-    Sign{"\xC3\x97", "x"}, Sign{"\xE2\x80\x99", "'"}, Sign{"\xE2\x80\x93", ","}, Sign{"\xE2\x80\x94", ","},
-    Sign{"\xC2\xA0", " "}, Sign{"\xE2\x80\x9C", ","}, Sign{"\xE2\x80\x9D", ","}, Sign{"\xE2\x80\xA6", ","}};
-
-class Tokenizer {
- public:
-  explicit Tokenizer(std::string_view text) : text_(text) {}
-
-  std::vector<Atom> atoms() {
-    while (at_ < text_.size()) step();
-    return std::move(atoms_);
-  }
-
- private:
-  char peek(std::size_t ahead) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
-
-  void add(std::string text, std::size_t bytes) {
-    atoms_.push_back({std::move(text), pending_, at_, at_ + bytes});
-    pending_ = Break::none;
-    at_ += bytes;
-  }
-
-  void step() {
-    for (const Sign& sign : kSigns)
-      if (text_.substr(at_).starts_with(sign.bytes)) {
-        if (sign.read == "x") return add("x", sign.bytes.size());
-        if (sign.read != "'") pending_ = std::max(pending_, sign.read == "," ? Break::hard : Break::space);
-        at_ += sign.bytes.size();
-        return;
-      }
-    if (is_digit(peek(0))) return number();
-    if (is_letter(peek(0))) return word();
-    mark();
-  }
-
-  // "3.1", "1,000".
-  void number() {
-    std::size_t n = 0;
-    std::string digits;
-    const auto run = [&] {
-      while (is_digit(peek(n))) digits += peek(n++);
-    };
-    run();
-    const std::size_t first = n;
-    while (first <= 3 && peek(n) == ',' && is_digit(peek(n + 1)) && is_digit(peek(n + 2)) &&
-           is_digit(peek(n + 3)) && !is_digit(peek(n + 4)) && !is_letter(peek(n + 4))) {
-      ++n;
-      run();
-    }
-    if (peek(n) == '.' && is_digit(peek(n + 1))) {
-      digits += peek(n++);
-      run();
-    }
-    add(std::move(digits), n);
-  }
-
-  // The x of "2xH100" stands alone; "7900xtx" is no count.
-  void word() {
-    std::size_t n = 0;
-    std::string letters;
-    const auto lower = [](char c) {
-      return static_cast<unsigned char>(c) >= 0x80
-                 ? c
-                 : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    };
-    while (is_letter(peek(n)) && !sign_at(at_ + n)) letters += lower(peek(n++));
-    while ((peek(n) == '\'' || text_.substr(std::min(at_ + n, text_.size())).starts_with(kSigns[1].bytes)) &&
-           is_letter(peek(n == 0 ? 0 : n + (peek(n) == '\'' ? 1 : 3)))) {  // "isn't"
-      n += peek(n) == '\'' ? 1 : 3;
-      while (is_letter(peek(n)) && !sign_at(at_ + n)) letters += lower(peek(n++));
-    }
-    const bool counts = letters.size() > 1 && letters.front() == 'x' && pending_ == Break::none &&
-                        !atoms_.empty() && is_digit(atoms_.back().text.front()) &&
-                        atoms_.back().text.size() <= 3;
-    if (counts) return add("x", 1);
-    if (!atoms_.empty() && is_digit(atoms_.back().text.front()) && pending_ <= Break::space) {
-      const bool glued = pending_ == Break::none;
-      if (among(kGigabytes, letters) && (glued || letters.size() > 1)) letters = "gb";
-      if (among(kBillions, letters) && (glued || letters != "b")) letters = "b";
-    }
-    add(std::move(letters), n);
-  }
-
-  bool sign_at(std::size_t at) const {
-    return std::ranges::any_of(kSigns,
-                               [&](const Sign& sign) { return text_.substr(at).starts_with(sign.bytes); });
-  }
-
-  void mark() {
-    const char c = peek(0), next = peek(1);
-    Break found = Break::hard;
-    if (c == '-' || c == '_') {
-      found = Break::joint;
-    } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '~' || c == '#' || c == '*') {
-      found = Break::space;
-    } else if (c == '\'' || c == '`') {
-      found = Break::none;
-    } else if (c == '.') {
-      found = is_letter(next) || is_digit(next) ? Break::joint : Break::hard;
-    } else if (c == '+') {  // "1x4090+1x3090", "max+ 395"
-      found = is_letter(next) || is_digit(next) ? Break::hard : Break::joint;
-    }
-    pending_ = std::max(pending_, found);
-    ++at_;
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-  Break pending_ = Break::hard;
-  std::vector<Atom> atoms_;
-};
-
-std::optional<double> number_of(std::string_view token) {
-  for (std::size_t i = 0; i < kNumbers.size(); ++i)
-    if (kNumbers[i] == token) return static_cast<double>(i + 1);
-  if (among(kPairs, token)) return 2;
-  double value = 0;
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
-  if (error != std::errc{} || end != token.data() + token.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
-}
-
-bool same_word(std::string_view text, std::string_view pattern) {
-  if (text == pattern) return true;
-  return text.size() > 2 && text.ends_with('s') && text.substr(0, text.size() - 1) == pattern;
 }
 
 // ---- patterns ---------------------------------------------------------------------------------------------
@@ -241,7 +81,7 @@ std::vector<Atom> atoms_of(std::string_view name) {
     std::size_t begin = 0;
     bool first = true;
     const auto add = [&](std::string_view text) {
-      for (Atom& atom : Tokenizer(text).atoms()) {
+      for (Atom& atom : tokenize(text)) {
         if (first) atom.before = Break::space;
         first = false;
         out.push_back(std::move(atom));
@@ -333,7 +173,7 @@ struct Match {
 
 class Text {
  public:
-  explicit Text(std::string_view text) : text_(text), atoms_(Tokenizer(text).atoms()) {}
+  explicit Text(std::string_view text) : text_(text), atoms_(tokenize(text)) {}
 
   std::size_t size() const { return atoms_.size(); }
   const std::string& word(std::size_t at) const { return atoms_[at].text; }
@@ -438,18 +278,6 @@ std::string filled(std::string_view assignment, double number) {
 
 std::string gib_text(double gib) {
   return filled("#GiB", gib);
-}
-
-// Letters that were left out, doubled, swapped or mistaken: one such slip.
-bool one_slip(std::string_view a, std::string_view b) {
-  if (a.size() > b.size()) std::swap(a, b);
-  if (b.size() - a.size() > 1) return false;
-  std::size_t i = 0;
-  while (i < a.size() && a[i] == b[i]) ++i;
-  if (a.size() < b.size()) return a.substr(i) == b.substr(i + 1);
-  if (i == a.size()) return false;
-  if (a.substr(i + 1) == b.substr(i + 1)) return true;
-  return i + 1 < a.size() && a[i] == b[i + 1] && a[i + 1] == b[i] && a.substr(i + 2) == b.substr(i + 2);
 }
 
 // ---- sayings ----------------------------------------------------------------------------------------------
