@@ -87,7 +87,15 @@ bool runs_on(const EngineEntry& engine, const Facts& facts, const Reading& readi
   return here && computes && generation;
 }
 
-// Work that no fact describes, what serves it by the documents, and the feature of an API that it is.
+// Whether the documents have the engine compute where there is no GPU.
+bool computes_without_gpu(const EngineEntry& engine) {
+  if (engine.devices.empty()) return true;  // not known
+  return contains(engine.devices, config::kCpu.id) || contains(engine.devices, "webgpu") ||
+         contains(engine.devices, "mobile");
+}
+
+// Work that no fact describes, what serves it by the documents, and the feature of an API that it is. Without
+// a reason the documents decide by the other words.
 struct Topic {
   std::string_view name, engine;
   std::optional<config::Feature> feature;
@@ -101,6 +109,8 @@ constexpr std::array kTopics{
           "the survey names its diffusers for images out"},
     Topic{"adapters", "", config::Feature::adapters, "The documents name no system for adapters."},
     Topic{"phone", "mlc_llm", std::nullopt, "the survey names it for phones, compiled for each"},
+    Topic{"tools", "", config::Feature::tools, ""},
+    Topic{"logprobs", "", config::Feature::logprobs, ""},
 };
 
 // Each feature that the case asks for.
@@ -120,6 +130,8 @@ std::vector<config::Feature> asked_features(const Facts& facts, const Reading& r
   if (contains(reading.classes, "fine_tuning")) out.push_back(Feature::fine_tuning);
   if (said(facts, "workload.structured_output")) out.push_back(Feature::schema);
   if (said(facts, "workload.draft_model")) out.push_back(Feature::draft_model);
+  if (const Fact* context = facts.get("model.context"); context && context->source == kScenarioWords)
+    out.push_back(Feature::context);
   for (const Topic& topic : kTopics)
     if (topic.feature && contains(reading.topics, topic.name)) out.push_back(*topic.feature);
   return out;
@@ -162,6 +174,16 @@ std::vector<std::string> not_served(const Facts& facts, const Reading& reading) 
   return out;
 }
 
+// The limits within which Flyball serves features that are asked for.
+std::vector<std::string> limits(const Facts& facts, const Reading& reading) {
+  std::vector<std::string> out;
+  for (const config::Feature feature : asked_features(facts, reading))
+    if (const config::Capability found = config::capability(config::kCpu.id, {}, feature);
+        found.served == config::Served::limit)
+      out.emplace_back(found.reason);
+  return out;
+}
+
 // The policy's answer to a description of nothing: what words that lead there, too, have not changed.
 const Rule* advice_without_words(const Decision& decision, const Facts& facts) {
   Facts nothing(facts.targets());
@@ -193,14 +215,14 @@ void recommend(Advice& out, const Decision& decision, const Facts& facts, const 
     const EngineEntry* named = catalogue.find(id);
     if (!named->denied.empty() || !runs_on(*named, facts, reading)) continue;
     if (!std::ranges::any_of(named->taken_for,
-                             [&](const std::string& word) { return contains(reading.words, word); }))
+                             [&](const std::string& phrase) { return mentions(reading, phrase); }))
       continue;
     out.engine = named;
     out.because = "the documents take it for this";
     return;
   }
   for (const Topic& topic : kTopics) {
-    if (!contains(reading.topics, topic.name)) continue;
+    if (!contains(reading.topics, topic.name) || topic.because.empty()) continue;
     out.engine = catalogue.find(topic.engine);
     out.because = topic.because;
     return;
@@ -228,6 +250,12 @@ void recommend(Advice& out, const Decision& decision, const Facts& facts, const 
       !contains(engine->generations, reading.generation)) {
     out.engine = portable;
     out.because = engine->name + " needs a GPU of the RTX generations, and this one is older";
+    return;
+  }
+  const std::string* vendor = text_of(facts, "hardware.gpu.vendor");
+  if (vendor && *vendor == "none" && !computes_without_gpu(*engine)) {
+    out.engine = portable;
+    out.because = engine->name + " needs a GPU, by the documents";
     return;
   }
   out.engine = engine;
@@ -273,6 +301,7 @@ void say(Advice& out, const Decision& decision, const Facts& facts, const Readin
       to.push_back("Flyball's " + decision.target->backend + " engine stands for it.");
     else
       to.push_back("Flyball would serve it with its " + decision.target->backend + " engine instead.");
+    for (const std::string& limit : out.limits) to.push_back("Flyball " + limit + ".");
   }
   const Fact* memory = facts.get("hardware.memory.total");
   if (out.by_policy && !reading.words.empty() && memory && memory->source == "probe")
@@ -331,6 +360,9 @@ Advice advise(const Decision& decision, const Facts& facts, const Reading& readi
   recommend(out, decision, facts, reading);
   out.not_served = not_served(facts, reading);
   out.fit = fit_of(reading, facts);
+  if (!out.fit.one_machine)
+    out.not_served.emplace_back("runs a model on one machine, and one of these does not hold it");
+  if (out.not_served.empty() && decision.target) out.limits = limits(facts, reading);
   out.stands_for = out.engine && decision.target && stands_for(*out.engine, decision, facts) &&
                    out.not_served.empty() && out.fit.fits != Fits::no;
   say(out, decision, facts, reading);
@@ -348,6 +380,7 @@ Json to_json(const Advice& advice, const Decision& decision, const Facts& facts,
               {"named_by", nullptr},
               {"stands_for", advice.stands_for},
               {"not_served", advice.not_served},
+              {"limits", advice.limits},
               {"path", path(decision)},
               {"warnings", warnings(decision, facts)},
               {"sentences", advice.sentences},

@@ -26,6 +26,7 @@ struct Advice {
   bool by_policy = false;               // a rule names the engine
   bool stands_for = false;              // the decision's target serves this in the engine's place
   std::vector<std::string> not_served;  // clauses behind "Flyball": "does not serve speech"
+  std::vector<std::string> limits;      // such clauses on features that the words ask for and Flyball limits
   Fit fit;
   std::vector<std::string> sentences;  // the answer
 };
@@ -34,8 +35,8 @@ Advice advise(const Decision& decision, const Facts& facts, const Reading& readi
 
 // flyball.advice/v1: engine (catalogue id, or null), target, profile, rule, because, source, path (ids of the
 // rules that were true, in order), `named_by` (the rule that names the engine, or null), stands_for (whether
-// this target serves the case in that engine's place), not_served, not_available, warnings, sentences,
-// understood, skipped and fits.
+// this target serves the case in that engine's place), not_served, limits, not_available, warnings,
+// sentences, understood, skipped and fits.
 nlohmann::json to_json(const Advice& advice, const Decision& decision, const Facts& facts,
                        const Reading& reading);
 // The same for a terminal.

@@ -50,7 +50,7 @@ struct EngineEntry {
   std::string verdict;
   std::string denied;               // why no rule may name it, "" if one may
   std::vector<std::string> aliases;      // other names that people write
-  std::vector<std::string> taken_for;    // words of a question that names it, for which the documents take it
+  std::vector<std::string> taken_for;  // phrases of a question that names it, for which the documents take it
   std::vector<std::string> generations;  // of NVIDIA's GPUs that it runs on; empty: not known
   bool model_source = false;        // models may be taken from its store
   std::vector<Target> here;         // what stands for it, the best first; empty: advice only

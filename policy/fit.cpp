@@ -77,21 +77,29 @@ Fit fit_in(const Reading& reading, const Facts& facts) {
   const auto machine = static_cast<double>(integer_fact(facts, "hardware.memory.total"));
   const auto nodes =
       static_cast<double>(std::max<std::int64_t>(integer_fact(facts, "hardware.cluster.nodes"), 1));
-  const double room =
-      cards ? static_cast<double>(integer_fact(facts, "hardware.gpu.memory_total")) : machine * nodes;
-  const std::string where = cards ? " of the GPUs" : nodes > 1 ? " of the machines" : " of the machine";
+  const double one = cards ? static_cast<double>(integer_fact(facts, "hardware.gpu.memory_total")) : machine;
+  const double room = one * nodes;
+  std::string where = cards ? " of the GPUs" : nodes > 1 ? " of the machines" : " of the machine";
+  if (cards && nodes > 1)
+    where = " of the " + std::to_string(integer_fact(facts, "hardware.gpu.discrete_count")) +
+            " GPUs in each of " + std::to_string(std::llround(nodes)) + " machines";
   constexpr double kWorking = 0.5 * kGib;  // of a step
   if (room <= 0) return {Fits::unknown, needs + "; the memory" + where + " is not known."};
   const std::string in = gib_of(room) + where;
-  if (all + kWorking <= room) return {Fits::yes, needs + ", which fits into " + in + "."};
+  const bool one_machine = nodes <= 1 || all <= one + (cards ? machine : 0);
+  if (all + kWorking <= room) return {Fits::yes, needs + ", which fits into " + in + ".", false, one_machine};
   if (all <= room)
-    return {Fits::partly, needs + ", which leaves less than half a GiB of " + in + " to compute with."};
+    return {Fits::partly, needs + ", which leaves less than half a GiB of " + in + " to compute with.", false,
+            one_machine};
   const std::string short_by = " does not fit into " + in + ": " + gib_of(all - room) + " are missing";
   if (count > 1 && largest <= room)
     return {Fits::partly, needs + "; each alone fits into " + in + ", all together they do not."};
-  if (cards && machine > 0 && all <= room + machine)
+  const double beside = machine * nodes;
+  if (cards && machine > 0 && all <= room + beside)
     return {Fits::partly,
-            needs + ", which" + short_by + "; with the " + gib_of(machine) + " of the machine it fits."};
+            needs + ", which" + short_by + "; with the " + gib_of(beside) +
+                (nodes > 1 ? " of the machines" : " of the machine") + " it fits.",
+            false, one_machine};
   return {Fits::no, needs + ", which" + short_by + "."};
 }
 

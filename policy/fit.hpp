@@ -26,6 +26,7 @@ struct Fit {
   Fits fits = Fits::unknown;
   std::string sentence;        // "" where no model's size is known
   bool knows_machine = false;  // the memory beside the GPUs'
+  bool one_machine = true;     // false: several machines hold together what one of them does not
 };
 // The context is the fact model.context, or 8K.
 Fit fit_of(const Reading& reading, const Facts& facts);

@@ -16,6 +16,7 @@
 #include "policy/engines.hpp"
 #include "policy/fact_text.hpp"
 #include "policy/machines.hpp"
+#include "policy/scenario_machines.hpp"
 #include "policy/scenario_tokens.hpp"
 
 namespace flyball::policy {
@@ -25,9 +26,10 @@ constexpr std::size_t kMaxScenarioBytes = 2000;
 constexpr double kMaxScenarioNumber = 1e6;
 constexpr double kMostOfACount = 1000;  // machines, cards, models
 constexpr const char* kDefault = "default";
-constexpr const char* kWords = "words";
 constexpr const char* kGuess = "guess";  // from words too: what they stand for unless other words say it
 constexpr std::string_view kTopic = "topic";
+constexpr std::string_view kMachines = "hardware.cluster.nodes=#";
+constexpr std::string_view kTotals = "# gb across|";  // the row of sizes that several share
 
 constexpr std::array<std::string_view, 13> kNegations{"not",   "no",       "isnt",  "arent",  "without",
                                                       "never", "dont",     "cant",  "cannot", "wont",
@@ -38,6 +40,21 @@ constexpr std::array<std::string_view, 8> kDenyNothing{"idea", "clue", "sure",  
 constexpr std::array<std::string_view, 4> kDenyOn{"or", "nor", "and", "oder"};  // "no GPU or NPU"
 constexpr std::string_view kDecide = "decide";                                  // no slip of "decode"
 constexpr std::array<std::string_view, 4> kEndsOfNegation{"but", "just", "only", "so"};
+// "two of the 3090s", "x2" as "two of them".
+constexpr std::array<std::string_view, 5> kThe{"the", "those", "these", "them", "my"};
+constexpr std::array<std::string_view, 4> kThem{"them", "those", "these", "it"};
+constexpr std::array<std::string_view, 3> kJoins{"and", "plus", "und"};
+// Before the name of another machine: "and a 4090 pc".
+constexpr std::array<std::string_view, 10> kArticles{"a",    "an",  "my",  "one",    "another",
+                                                     "also", "the", "our", "second", "his"};
+// Adjectives that stand before a machine's name.
+constexpr std::array<std::string_view, 16> kOfMachines{
+    "gaming", "home",  "old",       "older", "new",    "used",   "big",   "small",
+    "spare",  "other", "dedicated", "cheap", "second", "little", "beefy", "separate"};
+constexpr std::array<std::string_view, 3> kInside{"in", "inside", "on"};  // "one 3090 in my server"
+// "8 H100 across 2 servers": behind cards.
+constexpr std::array<std::string_view, 7> kSpread{"across",   "over",        "total", "altogether",
+                                                  "combined", "distributed", "spread"};
 constexpr std::array<std::string_view, 4> kAlternatives{"or", "vs", "versus", "oder"};
 constexpr std::array<std::string_view, 8> kMultipliers{"k",   "m",        "mio",     "million",
                                                        "mil", "thousand", "hundred", "b"};
@@ -46,6 +63,12 @@ constexpr std::array<std::string_view, 31> kCountedThings{
     "article",  "token",   "message", "record",  "row",      "review",  "invoice",   "podcast",
     "book",     "paper",   "call",    "query",   "queries",  "request", "prompt",    "summaries",
     "contract", "picture", "photo",   "comment", "sentence", "receipt", "transcript"};
+constexpr std::array<std::string_view, 2> kCurrencySigns{"\xE2\x82\xAC",
+                                                         "\xC2\xA3"};  // the dollar is no letter
+constexpr std::array<std::string_view, 9> kCurrencies{"euro", "eur", "usd",  "dollar", "buck",
+                                                      "gbp",  "chf", "quid", "franken"};
+// Before the number of a card: "rtx 2000" is no year.
+constexpr std::array<std::string_view, 4> kCardBrands{"rtx", "gtx", "quadro", "geforce"};
 constexpr std::array<std::string_view, 8> kPeriods{"second", "minute", "hour",  "day",
                                                    "night",  "week",   "month", "year"};
 constexpr std::array<std::string_view, 5> kEach{"a", "an", "per", "each", "every"};
@@ -173,7 +196,10 @@ struct Match {
 
 class Text {
  public:
-  explicit Text(std::string_view text) : text_(text), atoms_(tokenize(text)) {}
+  explicit Text(std::string_view text)
+      : text_(text), atoms_(tokenize(text)), ranges_(join_numbers(text, atoms_)) {}
+
+  const std::vector<std::string>& ranges() const { return ranges_; }  // sentences
 
   std::size_t size() const { return atoms_.size(); }
   const std::string& word(std::size_t at) const { return atoms_[at].text; }
@@ -199,6 +225,16 @@ class Text {
     return out;
   }
 
+  // Atoms of "of", "of the", "of those".
+  std::size_t of_the(std::size_t at) const {
+    if (next(at) != "of") return 0;
+    return among(kThe, next(at + 1)) ? 2 : 1;
+  }
+  bool has_between(std::size_t at, std::string_view signs) const {  // before the atom
+    const std::size_t begin = at == 0 ? 0 : atoms_[at - 1].end;
+    return text_.substr(begin, atoms_[at].begin - begin).find_first_of(signs) != std::string_view::npos;
+  }
+
   Match longest(std::size_t at) const {
     Match best;
     for (const Pattern& pattern : patterns().all())
@@ -219,7 +255,10 @@ class Text {
       if (!count || *count > kMostOfACount || *count < 1 || *count != std::floor(*count)) return std::nullopt;
       out.number = *count;
       ++i;
-      if (next(i) == "x") ++i;
+      if (next(i) == "x")
+        ++i;
+      else
+        i += of_the(i);
       if (i >= size() || atoms_[i].before == Break::hard) return std::nullopt;
     }
     for (std::size_t k = 0; k < pattern.atoms.size(); ++k, ++i) {
@@ -231,6 +270,8 @@ class Text {
       if (wanted.text == "#") {
         const auto value = number_of(atoms_[i].text);
         if (!value || *value > kMaxScenarioNumber) return std::nullopt;
+        const bool machines = pattern.word && pattern.word->facts == kMachines;
+        if (machines && *value > kMostOfACount) return std::nullopt;  // "a 4090 server"
         if (!out.counted || k == 0) out.number = *value;
         out.counted = true;
       } else if (!same_word(atoms_[i].text, wanted.text)) {
@@ -257,6 +298,7 @@ class Text {
 
   std::string_view text_;
   std::vector<Atom> atoms_;
+  std::vector<std::string> ranges_;
 };
 
 // "model.context=#*1024" with 8: "model.context=8192".
@@ -312,7 +354,7 @@ class Sayings {
   }
   void forget(std::string_view name) { by_fact_.erase(*find_fact(name)); }
   void set(Facts& facts) const {
-    for (const auto& [id, said] : by_fact_) facts.set(id, said.value, said.guess ? kGuess : kWords);
+    for (const auto& [id, said] : by_fact_) facts.set(id, said.value, said.guess ? kGuess : kScenarioWords);
   }
   const std::vector<std::string>& classes() const { return classes_; }
 
@@ -377,8 +419,11 @@ class Reader {
 
   void read(Facts& facts) {
     reading_.words = text_.words();
+    reading_.notes = text_.ranges();
     for (std::size_t at = 0; at < text_.size();) at += step(at);
     flush();
+    settle_others();
+    settle_mac();
     settle_machines();
     settle_models();
     settle_classes();
@@ -387,11 +432,27 @@ class Reader {
 
  private:
   enum class Sizes : std::uint8_t { none, card, machine };  // owner of a bare size behind a pattern
+  enum class Last : std::uint8_t { nothing, named, card, machine };
+  enum class Aside : std::uint8_t { none, alternative, other };  // an alternative ends with its phrase
+
+  // A machine that the answer leaves out.
+  struct Other {
+    std::string words;
+    bool alternative = false;
+  };
 
   std::size_t step(std::size_t at) {
-    if (text_.before(at) == Break::hard) negated_ = alternative_ = false;
+    if (text_.before(at) == Break::hard) {
+      negated_ = alternative_ = false;
+      if (aside_ == Aside::alternative) end_aside();
+    }
     if (among(kEndsOfNegation, text_.word(at))) negated_ = false;
+    if (!negated_) look_for_another_machine(at);
+    if (const std::size_t n = count_behind(at); n > 0) return n;
+    if (const std::size_t n = spread(at); n > 0) return n;
+    if (const std::size_t n = price(at); n > 0) return n;
     if (const std::size_t n = volume(at); n > 0) return n;
+    if (const std::size_t n = counted_size(at); n > 0) return n;
     const Match found = text_.longest(at);
     // A name of the table behind a hyphen of a model's name is none: "bge-reranker-v2-m3".
     if (in_model_name_ && text_.before(at) <= Break::joint && text_.before(at) != Break::hard) {
@@ -409,6 +470,27 @@ class Reader {
   }
 
   // ---- numbers with a meaning of their own ----------------------------------------------------------------
+
+  // "$1400", "2k euros", "budget of 1080": no card, no year.
+  std::size_t price(std::size_t at) {
+    constexpr double kLeastOfABudget = 50;
+    const bool sign = among(kCurrencySigns, text_.word(at));
+    const std::size_t begin = at + (sign ? 1 : 0);
+    const auto number = begin < text_.size() ? number_of(text_.word(begin)) : std::nullopt;
+    if (!number || !is_digit(text_.word(begin).front())) return 0;
+    std::size_t end = begin + 1;
+    if (text_.next(end) == "k" && text_.before(end) == Break::none) ++end;
+    bool price = sign || text_.has_between(at, "$");
+    if (text_.before(at) != Break::hard && at > 0 && *number >= kLeastOfABudget)
+      price |= text_.word(at - 1) == "budget" ||
+               (at > 1 && text_.word(at - 1) == "of" && text_.word(at - 2) == "budget");
+    const auto same = [&](std::string_view one) { return same_word(text_.next(end), one); };
+    if (std::ranges::any_of(kCurrencies, same) || among(kCurrencySigns, text_.next(end))) {
+      price = true;
+      ++end;
+    }
+    return price ? understand(at, end - at, "a price") : 0;
+  }
 
   // "10k emails a day", "a million documents overnight", "every 5 minutes", "20 requests a day": how much,
   // not how many at once.
@@ -440,7 +522,7 @@ class Reader {
     const std::size_t n = period(i);
     if (at_once && n == 0 && !large) return 0;
     if (same_word(thing, "prompt") && n == 0) return 0;
-    if (same_word(thing, "user")) return 0;
+    if (same_word(thing, "user") && n == 0) return 0;
     std::string facts = "a volume, not a number at once";
     if (n > 0 && (text_.word(i + n - 1).starts_with("night") || text_.word(i + n - 1) == "overnight")) {
       const std::string words = text_.said(at, i + n - at);
@@ -491,9 +573,13 @@ class Reader {
     const std::string words = text_.said(at, end - at);
     std::string facts = filled("model.parameters=#", *billions * 1e9);
     if (moe) facts += " model.moe=true";
+    if (!negated_ && is_alternative_model(at, end)) return end - at;
     if (!negated_) {
-      if (moe) sayings_.add("model.moe=true", words);
-      add_model({words, std::llround(*billions * 1e9), 0, std::llround(count)});
+      const auto weights = std::llround(*billions * 1e9);
+      if (models || !is_size_of_name(at, weights, moe, end)) {
+        if (moe) sayings_.add("model.moe=true", words);
+        add_model({words, weights, 0, std::llround(count)}, nullptr, at, end);
+      }
     }
     in_model_name_ = true;
     return understand(at, end - at, facts);
@@ -501,43 +587,182 @@ class Reader {
 
   // A bare size: of the machine or card before it, else of the one behind it.
   std::size_t size(std::size_t at, std::size_t longest) {
-    const auto number = number_of(text_.word(at));
-    if (longest > 2 || !number || (text_.next(at + 1) != "gb" && text_.next(at + 1) != "tb")) return 0;
-    const double gib = text_.next(at + 1) == "tb" ? *number * 1024 : *number;
-    if (gib <= 0 || gib > kMaxScenarioNumber) return 0;
-    const std::string words = text_.said(at, 2);
-    if (negated_) return understand(at, 2, "denied");
+    const double gib = longest > 2 ? 0 : gib_at(at);
+    if (gib == 0) return 0;
+    const bool each = text_.next(at + 2) == "each" || text_.next(at + 2) == "apiece";
+    const std::size_t length = each ? 3 : 2;
+    const std::string words = text_.said(at, length);
+    if (negated_) return understand(at, length, "denied");
     const bool adjacent = text_.before(at) != Break::hard;
-    Named* const named = !named_.empty() && last_ == Last::named ? &named_.back() : nullptr;
-    if (named && named->machine->kind == Machine::Class::discrete) {
-      if (named->memory == 0 &&
-          (adjacent || named->machine->has_memory(gib) || named->machine->memory.empty())) {
-        named->memory = gib;
-        return understand(at, 2, "hardware.gpu.memory=" + gib_text(gib));
-      }
-      sayings_.add("hardware.memory.total=" + gib_text(gib), words);
-      return understand(at, 2, "hardware.memory.total=" + gib_text(gib));
-    }
+    if (set_aside(at, length)) return length;
+    Named* const named = last_named();
+    if (named && named->machine->kind == Machine::Class::discrete)
+      return size_of_card(*named, gib, at, length, each, adjacent);
     const bool card = last_ == Last::card;
     if (named || card || last_ == Last::machine) {
-      if (named) named->memory = gib;
+      const bool card_before = !named && !named_.empty() && named_.back().memory == 0 &&
+                               named_.back().machine->kind == Machine::Class::discrete;
+      if (!each && card_before && named_.back().machine->has_memory(gib))  // "4060 laptop 8 GB"
+        return ambiguous(at, length);
+      if (named && named->memory == 0) named->memory = gib;
       const std::string fact = (card ? "hardware.gpu.memory=" : "hardware.memory.total=") + gib_text(gib);
       sayings_.add(fact, words);
-      return understand(at, 2, fact);
+      return understand(at, length, fact);
     }
     // "4GB gtx 1650"
     Match ahead;
-    if (text_.next(at + 2) != "") ahead = text_.longest(at + 2);
+    if (text_.next(at + length) != "") ahead = text_.longest(at + length);
     if (ahead.pattern && sizes_of(*ahead.pattern) != Sizes::none) {
       pending_size_ = gib;
-      return understand(at, 2,
+      return understand(at, length,
                         sizes_of(*ahead.pattern) == Sizes::card ? "hardware.gpu.memory=" + gib_text(gib)
                                                                 : "hardware.memory.total=" + gib_text(gib));
     }
+    return ambiguous(at, length);
+  }
+
+  // Behind a card: its memory where it was sold with as much, that of all of them together, or the machine's.
+  std::size_t size_of_card(Named& named, double gib, std::size_t at, std::size_t length, bool each,
+                           bool adjacent) {
+    const Machine& machine = *named.machine;
+    const std::string fact = "hardware.gpu.memory=" + gib_text(gib);
+    if (named.memory == 0) {
+      if (each || machine.memory.empty() || machine.has_memory(gib)) {
+        named.memory = gib;
+        return understand(at, length, fact);
+      }
+      if (named.counted && machine.has_memory(gib / named.count)) {  // "2x3090 48 GB"
+        named.memory = gib / named.count;
+        return understand(at, length, "hardware.gpu.memory_total=" + gib_text(gib));
+      }
+      constexpr double kMostOfAVariant = 2;  // "2080 Ti 22 GB": boards are sold with twice the memory
+      if (adjacent && gib <= kMostOfAVariant * machine.memory.back()) return ambiguous(at, length);
+    }
+    sayings_.add("hardware.memory.total=" + gib_text(gib), text_.said(at, length));
+    return understand(at, length, "hardware.memory.total=" + gib_text(gib));
+  }
+
+  std::size_t ambiguous(std::size_t at, std::size_t length) {
+    const std::string words = text_.said(at, length);
     flush();
     reading_.skipped.push_back(words);
     reading_.notes.push_back("\"" + words + "\" may be a card's memory or the machine's: say VRAM or RAM");
-    return 2;
+    return length;
+  }
+
+  // "2 x 24GB GPUs", "two 12 GB RTX 3060", "2x32GB RAM": so many, each of this size.
+  std::size_t counted_size(std::size_t at) {
+    const double count = count_at(at);
+    if (count == 0 || negated_ || (at > 0 && text_.before(at) == Break::none)) return 0;
+    const bool times = text_.next(at + 1) == "x";
+    const std::size_t size_at = at + 1 + (times ? 1 : text_.of_the(at + 1));
+    const double gib = text_.next(size_at).empty() ? 0 : gib_at(size_at);
+    if (gib == 0 || (in_model_name_ && !times)) return 0;
+    const std::size_t length = size_at + 2 - at;
+    const Match unit = text_.longest(size_at);
+    if (unit.length > 2 && unit.pattern->word) {
+      const std::string_view facts = unit.pattern->word->facts;
+      const bool memory = facts.starts_with("hardware.memory.total="),
+                 vram = facts.starts_with("hardware.gpu.memory=");
+      if (!times || (!memory && !vram)) return 0;
+      const std::size_t all = size_at + unit.length - at;
+      const std::string words = text_.said(at, all);
+      if (set_aside(at, all)) return all;
+      const std::string fact =
+          memory ? "hardware.memory.total=" + gib_text(count * gib) : "hardware.gpu.memory=" + gib_text(gib);
+      sayings_.add(fact, words);
+      if (vram) count_cards(count, words);
+      return understand(at, all, fact);
+    }
+    Named* const named = last_named();
+    if (times && named && named->machine->kind == Machine::Class::discrete && !named->counted &&
+        named->memory == 0 && named->machine->has_memory(gib) && !set_aside(at, length)) {
+      named->count = count;
+      named->counted = true;
+      named->memory = gib;
+      return understand(at, length, "hardware.gpu.memory=" + gib_text(gib));
+    }
+    Match ahead;
+    if (text_.next(size_at + 2) != "") ahead = text_.longest(size_at + 2);
+    if (!ahead.pattern || ahead.counted || !ahead.pattern->counted) return 0;
+    const Sizes sizes = sizes_of(*ahead.pattern);
+    if (sizes == Sizes::none) return 0;
+    if (set_aside(at, length)) return length;
+    pending_size_ = gib;
+    pending_count_ = count;
+    return understand(
+        at, length,
+        (sizes == Sizes::card ? "hardware.gpu.memory=" : "hardware.memory.total=") + gib_text(gib));
+  }
+
+  // "x2", "2x" and "two of them" behind a card or a machine and its size.
+  std::size_t count_behind(std::size_t at) {
+    if (hardware_end_ == 0 || aside_ != Aside::none) return 0;
+    for (std::size_t i = hardware_end_; i < at; ++i)
+      if (!is_filler(text_.word(i))) return 0;
+    std::size_t length = 0;
+    double count = count_at(at);
+    const auto unit = [&](std::size_t i) {
+      return among(std::array<std::string_view, 4>{"gb", "tb", "b", "k"}, text_.next(i));
+    };
+    if (at == hardware_end_ && text_.word(at) == "x" && !text_.next(at + 1).empty() && !unit(at + 2)) {
+      count = count_at(at + 1);
+      length = 2;
+    } else if (text_.next(at + 1) == "of" && among(kThem, text_.next(at + 2))) {
+      length = 3;
+    } else if (at == hardware_end_ && text_.next(at + 1) == "x" && text_.next(at + 2).empty()) {
+      length = 2;
+    }
+    if (length == 0 || count == 0) return 0;
+    const std::string words = text_.said(at, length);
+    if (Named* const named = last_named()) {
+      if (named->counted) return 0;
+      named->count = count;
+      named->counted = true;
+    } else if (last_ == Last::card) {
+      if (generic_.counted) return 0;
+      count_cards(count, words);
+    } else if (last_ == Last::machine) {
+      sayings_.add(filled("hardware.cluster.nodes=#", count), words);
+    } else {
+      return 0;
+    }
+    hardware_end_ = at + length;
+    return understand(at, length, "a count");
+  }
+
+  void count_cards(double count, const std::string& words) {
+    sayings_.add(filled("hardware.gpu.discrete_count=#", count), words);
+    generic_ = {nullptr, count, true, 0, words};
+    last_ = Last::card;
+  }
+
+  // "8 H100 across 2 servers", "2 servers with 8 H100 in total": those of all machines.
+  std::size_t spread(std::size_t at) {
+    const Named* const named = last_named();
+    const bool cards = named ? named->machine->kind == Machine::Class::discrete && named->counted
+                             : last_ == Last::card && generic_.counted;
+    if (!cards || aside_ != Aside::none || at < hardware_end_) return 0;
+    for (std::size_t i = hardware_end_; i < at; ++i)
+      if (!is_filler(text_.word(i))) return 0;
+    if (!among(kSpread, text_.word(at)) || text_.before(at) == Break::hard) return 0;
+    spread_ = true;
+    hardware_end_ = at + 1;
+    return 1;
+  }
+
+  Named* last_named() { return !named_.empty() && last_ == Last::named ? &named_.back() : nullptr; }
+  // A whole number of machines or cards; 0: none stands here.
+  double count_at(std::size_t at) const {
+    const auto count = at < text_.size() ? number_of(text_.word(at)) : std::nullopt;
+    return count && *count == std::floor(*count) && *count >= 1 && *count <= kMostOfACount ? *count : 0;
+  }
+  // "24 GB"; 0: no size stands here.
+  double gib_at(std::size_t at) const {
+    const auto number = number_of(text_.word(at));
+    if (!number || (text_.next(at + 1) != "gb" && text_.next(at + 1) != "tb")) return 0;
+    const double gib = text_.next(at + 1) == "tb" ? *number * 1024 : *number;
+    return gib > 0 && gib <= kMaxScenarioNumber ? gib : 0;
   }
 
   static Sizes sizes_of(const Pattern& pattern) {
@@ -547,9 +772,117 @@ class Reader {
     if (pattern.word->facts.contains("hardware.gpu.discrete_count=#")) return Sizes::card;
     return pattern.word->facts.contains("hardware.gpu.integrated_count") ||
                    pattern.word->facts.contains("hardware.gpu.count") ||
-                   pattern.word->facts.contains("topic=phone") || pattern.word->words.starts_with("pc|")
+                   pattern.word->facts.contains("topic=phone") || pattern.word->words.starts_with("pc|") ||
+                   pattern.word->facts == kMachines
                ? Sizes::machine
                : Sizes::none;
+  }
+
+  // ---- several machines -----------------------------------------------------------------------------------
+
+  static MachineWords machine_words_of(const Match& found, const std::string& said) {
+    if (!found.pattern || (!found.pattern->machine && !found.pattern->word)) return {};
+    return machine_words(found.pattern->word, found.pattern->machine, said);
+  }
+  static bool is_hardware(const Pattern& pattern) {
+    if (pattern.machine) return true;
+    if (!pattern.word) return false;
+    const std::string_view facts = pattern.word->facts, words = pattern.word->words;
+    if (facts.empty()) return !words.starts_with("coding|") && !words.starts_with("user|");
+    return facts.starts_with("hardware.") || facts.contains("topic=phone");
+  }
+
+  // "and a 4090 pc" behind "mac mini": what follows is of another machine.
+  void look_for_another_machine(std::size_t at) {
+    const bool alternative = among(kAlternatives, text_.word(at)), joins = among(kJoins, text_.word(at));
+    const bool sign = text_.has_between(at, "+&"), listed = text_.before(at) == Break::hard;
+    if (now_.empty() || (!alternative && !joins && !sign && !listed)) return;
+    constexpr std::size_t kMostModifiers = 12;
+    std::size_t i = at + (alternative || joins ? 1 : 0);
+    const std::size_t begin = i;
+    Apart apart = alternative || joins || sign ? Apart::joined : Apart::no;
+    if (apart == Apart::joined && among(kArticles, text_.next(i))) apart = Apart::joined_with_article;
+    MachineWords next;
+    for (std::size_t n = 0; n < kMostModifiers && i < text_.size() && next.host == Host::none; ++n) {
+      if (i > begin && text_.before(i) == Break::hard) break;
+      const std::string& word = text_.word(i);
+      const Match found = text_.longest(i);
+      if (found.pattern && is_hardware(*found.pattern)) {
+        add_words(next, machine_words_of(found, lower(text_.said(i, found.length))));
+        i += found.length;
+      } else if (number_of(word) || word == "gb" || word == "tb" || word == "x" || among(kArticles, word) ||
+                 among(kOfMachines, word)) {
+        ++i;
+      } else if (apart != Apart::no && now_.host != Host::none && among(kInside, word) &&
+                 !next.card.empty()) {
+        ++i;  // "and one 3090 in my server"
+      } else {
+        break;
+      }
+    }
+    if (next.empty() || !another_machine(now_, next, apart)) return;
+    begin_aside(alternative ? Aside::alternative : Aside::other);
+  }
+
+  void begin_aside(Aside aside) {
+    flush();
+    if (aside_ == Aside::none) first_ = now_;
+    aside_ = aside;
+    now_ = {};
+    pending_size_ = pending_count_ = 0;
+    others_.push_back({"", aside == Aside::alternative});
+  }
+  void end_aside() {
+    aside_ = Aside::none;
+    now_ = first_;
+  }
+  // Whether these words are of a machine that the answer leaves out; they are kept with its name.
+  bool set_aside(std::size_t at, std::size_t length) {
+    if (aside_ == Aside::none) {
+      hardware_end_ = at + length;
+      return false;
+    }
+    flush();
+    std::string& words = others_.back().words;
+    words += (words.empty() ? "" : " ") + text_.said(at, length);
+    return true;
+  }
+
+  // Whether the pattern begins another machine is settled first.
+  void place(const Match& found, std::size_t at, const std::string& words) {
+    const MachineWords says = machine_words_of(found, lower(words));
+    if (says.empty()) return;
+    if (aside_ == Aside::none && now_.host == Host::apple && says.card == "amd" && is_intel_mac(now_)) {
+      now_.intel = true;
+      forget_apple_silicon();
+    }
+    const bool again = at > 0 && text_.word(at - 1) == "the";
+    if (aside_ == Aside::other && again && same_machine(first_, says))
+      end_aside();
+    else if (another_machine(now_, says, Apart::no))
+      begin_aside(alternative_ ? Aside::alternative : Aside::other);
+    add_words(now_, says);
+    if (aside_ == Aside::none && says.host == Host::apple && mac_words_.empty()) mac_words_ = words;
+    constexpr std::size_t kMostOfAName = 60;
+    if (aside_ == Aside::none && first_words_.size() < kMostOfAName)
+      first_words_ += (first_words_.empty() ? "" : " ") + words;
+  }
+
+  void settle_others() {
+    if (aside_ == Aside::none) first_ = now_;
+    for (const Other& other : others_) {
+      if (other.words.empty()) continue;
+      if (other.alternative) {
+        reading_.notes.push_back("\"" + other.words + "\" is an alternative to \"" + first_words_ +
+                                 "\": the advice is for " + first_words_ + ", ask for each alone to compare");
+        reading_.understood.push_back({other.words, "an alternative"});
+      } else {
+        reading_.notes.push_back("\"" + other.words +
+                                 "\" is another machine and is skipped: the advice is for \"" + first_words_ +
+                                 "\", ask for each alone");
+        reading_.skipped.push_back(other.words);
+      }
+    }
   }
 
   // ---- patterns -------------------------------------------------------------------------------------------
@@ -571,7 +904,9 @@ class Reader {
     std::size_t length = found.length;
     const std::string words = text_.said(at, length);
     flush();
+    const bool hardware = is_hardware(pattern);
     if (negated_) {
+      if (hardware && set_aside(at, length)) return;
       const bool gpu = pattern.word && pattern.word->facts == "hardware.gpu.discrete_count=#";
       if (gpu) sayings_.add("hardware.gpu.count=0", "no " + words);
       reading_.understood.push_back({"no " + words, gpu ? "hardware.gpu.count=0" : "denied"});
@@ -579,49 +914,60 @@ class Reader {
       return;
     }
     in_model_name_ = false;
-    if (pattern.machine && alternative_ && !named_.empty()) {
-      reading_.notes.push_back("\"" + words + "\" is an alternative to \"" + named_.back().words +
-                               "\": the advice is for " + named_.back().words +
-                               ", ask for each alone to compare");
-      reading_.understood.push_back({words, "an alternative"});
-      alternative_ = false;
-      return;
+    if (pattern.machine && alternative_ && !named_.empty() && aside_ == Aside::none)
+      begin_aside(Aside::alternative);
+    place(found, at, words);
+    if (pattern.machine) alternative_ = false;
+    if (hardware && set_aside(at, length)) return;
+    Match counted = found;
+    if (pending_count_ > 0 && pattern.counted && !found.counted) {
+      counted.number = pending_count_;
+      counted.counted = true;
     }
     if (pattern.machine) {
-      named_.push_back({pattern.machine, found.number, found.counted, pending_size_, words});
+      named_.push_back({pattern.machine, counted.number, counted.counted, pending_size_, words});
       if (pattern.machine->kind != Machine::Class::discrete && pending_size_ > 0)
         sayings_.add("hardware.memory.total=" + gib_text(pending_size_), words);
-      pending_size_ = 0;
+      pending_size_ = pending_count_ = 0;
       last_ = Last::named;
       reading_.understood.push_back({words, pattern.machine->names.front()});
     } else if (pattern.model) {
-      if (pattern.model->moe) sayings_.add("model.moe=true", words);
-      if (!pattern.model->architecture.empty())
-        sayings_.add("model.architecture=" + std::string(pattern.model->architecture), words);
-      if (pattern.model->parameters > 0)
-        add_model({words, pattern.model->parameters, 0, 1});
-      else
-        open_quantization_ = true;
+      const bool alternative = pattern.model->parameters > 0 && is_alternative_model(at, at + length);
+      if (!alternative) take_model(*pattern.model, at, length);
       std::string facts = "a model's name";
       if (pattern.model->parameters > 0)
         facts = "model.parameters=" + std::to_string(pattern.model->parameters) +
                 (pattern.model->moe ? " model.moe=true" : "");
-      reading_.understood.push_back({words, facts});
+      if (!alternative) reading_.understood.push_back({words, facts});
       in_model_name_ = true;
     } else if (pattern.quantization) {
       take_quantization(*pattern.quantization, words);
+      if (model_end_ == at) model_end_ = at + length;
       in_model_name_ = true;
     } else if (pattern.system) {
       if (!among(reading_.systems, pattern.system->id)) reading_.systems.push_back(pattern.system->id);
       reading_.understood.push_back({words, "a system: " + pattern.system->id});
     } else {
-      take_word(found, words);
+      take_word(counted, words);
     }
   }
 
   void take_word(const Match& found, const std::string& words) {
     const ScenarioWord& row = *found.pattern->word;
     std::string facts;
+    const std::string small = lower(words);
+    if (row.words.starts_with(kTotals)) {
+      total_ = {found.number, words};
+      return;
+    }
+    // "M4 Max with a 40 core GPU": the one of its chip.
+    const bool one_memory = now_.host == Host::apple || now_.host == Host::unified || now_.host == Host::deck;
+    if (one_memory && !now_.intel && row.words.starts_with("gpu|") && !found.counted) {
+      reading_.understood.push_back({words, "the GPU of its chip"});
+      return;
+    }
+    intel_ |= small == "intel" || small.starts_with("xeon") || small.starts_with("core ") ||
+              (small.size() > 1 && small.front() == 'i' && is_digit(small[1]));
     for (const std::string_view assignment : split(row.facts, ' ')) {
       const bool open = assignment.contains('#') && !found.counted;
       if (assignment.starts_with(kTopic)) {
@@ -656,12 +1002,10 @@ class Reader {
         sayings_.add((sizes == Sizes::card ? "hardware.gpu.memory=" : "hardware.memory.total=") +
                          gib_text(pending_size_),
                      words);
-        pending_size_ = 0;
+        pending_size_ = pending_count_ = 0;
       }
     }
-    if (row.words.starts_with("laptop")) {
-      laptop_ |= among(std::array<std::string_view, 3>{"laptop", "notebook", "thinkpad"}, lower(words));
-    }
+    laptop_ |= machine_words(&row, nullptr, small).host == Host::laptop;
     reading_.understood.push_back({words, facts.empty() ? std::string(row.remark) : facts});
   }
 
@@ -690,10 +1034,86 @@ class Reader {
     reading_.understood.push_back({words, facts.empty() ? "bits of a weight" : facts});
   }
 
-  void add_model(Reading::Model model) {
+  // `name`: of a model whose name says its size; nullptr where a size alone is said.
+  void add_model(Reading::Model model, const ScenarioModel* name, std::size_t at, std::size_t end) {
     open_quantization_ = false;
     if (bits_ > 0) model.bits = std::exchange(bits_, 0);
     models_.push_back(std::move(model));
+    model_name_ = name;
+    model_begin_ = at;
+    model_end_ = end;
+  }
+  static bool about_equal(std::int64_t a, std::int64_t b) {
+    return std::abs(static_cast<double>(a) - static_cast<double>(b)) <= 0.1 * static_cast<double>(b);
+  }
+  bool right_behind_the_model(std::size_t at) const {
+    if (models_.empty() || models_.back().count > 1) return false;
+    for (std::size_t i = model_end_; i < at; ++i)
+      if (!among(std::array<std::string_view, 3>{"the", "model", "of"}, text_.word(i))) return false;
+    return true;
+  }
+
+  void take_model(const ScenarioModel& model, std::size_t at, std::size_t length) {
+    const std::string words = text_.said(at, length);
+    const bool sized = model.parameters > 0;
+    const bool behind = sized && !model_name_ && right_behind_the_model(at);  // "the 671b deepseek r1"
+    if (behind && !about_equal(models_.back().parameters, model.parameters)) {
+      name_another(model, at + length);
+      return;
+    }
+    if (model.moe) sayings_.add("model.moe=true", words);
+    if (!model.architecture.empty())
+      sayings_.add("model.architecture=" + std::string(model.architecture), words);
+    if (!sized) {
+      open_quantization_ = true;
+      return;
+    }
+    if (behind) {
+      model_name_ = &model;
+      model_end_ = at + length;
+      models_.back().words = text_.said(model_begin_, model_end_ - model_begin_);
+    } else if (!among_names(model)) {
+      add_model({words, model.parameters, 0, 1}, &model, at, at + length);
+    }
+    names_.push_back(&model);
+  }
+  // "70B or 32B".
+  bool is_alternative_model(std::size_t at, std::size_t end) {
+    if (!alternative_ || models_.empty()) return false;
+    const std::string words = text_.said(at, end - at), first = models_.back().words;
+    reading_.notes.push_back("\"" + words + "\" is an alternative to \"" + first + "\": the advice is for " +
+                             first + ", ask for each alone to compare");
+    reading_.understood.push_back({words, "an alternative"});
+    alternative_ = false;
+    return true;
+  }
+  bool among_names(const ScenarioModel& model) const {
+    return std::ranges::find(names_, &model) != names_.end();
+  }
+
+  // "deepseek r1 671b" is one model; "deepseek r1 32b" is not the model that has this name.
+  bool is_size_of_name(std::size_t at, std::int64_t parameters, bool moe, std::size_t end) {
+    if (!model_name_ || !right_behind_the_model(at)) return false;
+    if (!about_equal(parameters, model_name_->parameters)) {
+      models_.back().parameters = parameters;
+      sayings_.forget("model.moe");
+      if (moe) sayings_.add("model.moe=true", text_.said(at, end - at));
+      name_another(*model_name_, end);
+      return true;
+    }
+    model_end_ = end;
+    models_.back().words = text_.said(model_begin_, end - model_begin_);
+    return true;
+  }
+  void name_another(const ScenarioModel& model, std::size_t end) {
+    sayings_.forget("model.architecture");
+    model_end_ = end;
+    model_name_ = nullptr;
+    Reading::Model& last = models_.back();
+    last.words = text_.said(model_begin_, end - model_begin_);
+    reading_.notes.push_back("\"" + last.words + "\" is taken for another model than the one of " +
+                             std::to_string(std::llround(static_cast<double>(model.parameters) / 1e9)) +
+                             "B that has this name");
   }
 
   // ---- words without a pattern ----------------------------------------------------------------------------
@@ -703,6 +1123,7 @@ class Reader {
                                 : text_.before(at) == Break::space ? " "
                                                                    : "";
     if (!reading_.understood.empty()) reading_.understood.back().words += between + text_.said(at, 1);
+    if (model_end_ == at) model_end_ = at + 1;
     return 1;
   }
 
@@ -718,9 +1139,15 @@ class Reader {
     const auto number = number_of(word);
     const bool digits = is_digit(word.front());
     // The version of a model: "llama 3.1 8b".
-    if (in_model_name_ && digits && *number < 20) return absorb(at);
-    if (digits && *number >= 1990 && *number <= 2040 && word.size() == 4) return understand(at, 1, "a year");
-    if (!digits && (number || is_filler(word))) {
+    const bool release = word.size() == 4 && word.front() == '0';  // "deepseek r1 0528"
+    if (in_model_name_ && digits && (*number < 20 || release)) return absorb(at);
+    const bool of_card = at > 0 && text_.before(at) != Break::hard && among(kCardBrands, text_.word(at - 1));
+    if (!of_card && digits && *number >= 1990 && *number <= 2040 && word.size() == 4) {
+      if (set_aside(at, 1)) return 1;
+      year_ = static_cast<int>(*number);
+      return understand(at, 1, "a year");
+    }
+    if (!digits && (number == 1.0 || is_filler(word)) && !(number && *number > 1)) {
       flush();
       return 1;
     }
@@ -773,6 +1200,37 @@ class Reader {
 
   // ---- all sayings together -------------------------------------------------------------------------------
 
+  // Macs had processors of Intel's up to 2020, the Mac Pro up to 2023.
+  bool is_intel_mac(const MachineWords& mac) const {
+    constexpr int kLastOfIntel = 2020, kLastOfIntelMacPro = 2022;
+    if (mac.host != Host::apple || mac.chip) return false;
+    const int last = mac.form == "mac pro" ? kLastOfIntelMacPro
+                     : mac.form == "imac"  ? kLastOfIntel
+                                           : kLastOfIntel - 1;
+    return mac.intel || intel_ || (year_ > 0 && year_ <= last);
+  }
+  void forget_apple_silicon() {
+    sayings_.forget("hardware.gpu.integrated_count");
+    const Saying* vendor = sayings_.get("hardware.gpu.vendor");
+    if (vendor && vendor->text == "apple") sayings_.forget("hardware.gpu.vendor");
+  }
+
+  void settle_mac() {
+    constexpr int kTurn = 2020;
+    if (first_.host != Host::apple || first_.chip) return;
+    if (is_intel_mac(first_)) {
+      const bool said = first_.intel && sayings_.get("hardware.gpu.count");  // "intel mac"
+      if (!said) forget_apple_silicon();
+      sayings_.add("hardware.gpu.count~=0", mac_words_);
+      if (!said)
+        reading_.notes.push_back("\"" + mac_words_ +
+                                 "\" is read as a Mac with an Intel processor, not Apple silicon");
+    } else if (year_ == kTurn && first_.form != "studio") {
+      forget_apple_silicon();
+      reading_.notes.push_back("a Mac of 2020 has an Intel processor or an M1: say which");
+    }
+  }
+
   void settle_machines() {
     std::vector<Named*> cards;
     for (Named& named : named_) {
@@ -795,7 +1253,9 @@ class Reader {
       else if (machine.only_memory() > 0)
         sayings_.add("hardware.memory.total~=" + gib_text(machine.only_memory()), named.words);
     }
+    share_cards(cards);
     settle_cards(cards);
+    settle_total();
     if (reading_.oses.size() > 1) sayings_.forget("hardware.os");
     const Saying* none = sayings_.get("hardware.gpu.count");
     const Saying* discrete = sayings_.get("hardware.gpu.discrete_count");
@@ -860,6 +1320,53 @@ class Reader {
     }
   }
 
+  double nodes() const {
+    const Saying* nodes = sayings_.get("hardware.cluster.nodes");
+    return nodes ? static_cast<double>(std::max<std::int64_t>(std::get<std::int64_t>(nodes->value), 1)) : 1;
+  }
+
+  // hardware.gpu.discrete_count is that of one machine.
+  void share_cards(const std::vector<Named*>& cards) {
+    if (!spread_ || nodes() <= 1) return;
+    const auto share = [&](double& count, const std::string& words) {
+      const double all = count;
+      count = std::max(std::floor(all / nodes()), 1.0);
+      if (count * nodes() != all)
+        reading_.notes.push_back("\"" + words + "\" cannot be shared evenly by the machines: " +
+                                 std::to_string(std::llround(count)) + " in each are taken");
+    };
+    for (Named* card : cards) share(card->count, card->words);
+    if (!cards.empty() || !generic_.counted) return;
+    share(generic_.count, generic_.words);
+    sayings_.forget("hardware.gpu.discrete_count");
+    sayings_.add(filled("hardware.gpu.discrete_count=#", generic_.count), generic_.words);
+  }
+
+  // "48 GB total": of the cards where there are some, else of the machines.
+  void settle_total() {
+    if (total_.words.empty()) return;
+    const double gib = total_.gib / nodes();
+    const auto integer = [&](const char* fact) {
+      const Saying* said = sayings_.get(fact);
+      return said ? static_cast<double>(std::get<std::int64_t>(said->value)) : 0.0;
+    };
+    constexpr double kGib = 1024.0 * 1024 * 1024, kNear = 0.1;
+    const double cards = integer("hardware.gpu.discrete_count");
+    const double all = integer("hardware.gpu.memory_total") > 0 ? integer("hardware.gpu.memory_total")
+                                                                : integer("hardware.gpu.memory") * cards;
+    const bool of_cards = cards > 0 && (all == 0 || std::abs(all / kGib - gib) <= kNear * gib);
+    if (of_cards || (cards == 0 && first_.host != Host::none)) {
+      const std::string fact =
+          (of_cards ? "hardware.gpu.memory_total=" : "hardware.memory.total=") + gib_text(gib);
+      sayings_.add(fact, total_.words);
+      reading_.understood.push_back({total_.words, fact});
+    } else {
+      reading_.skipped.push_back(total_.words);
+      reading_.notes.push_back("\"" + total_.words +
+                               "\" may be the memory of the cards or of the machine: say VRAM or RAM");
+    }
+  }
+
   void settle_models() {
     const Saying* format = sayings_.get("model.format");
     for (Reading::Model& model : models_) {
@@ -894,8 +1401,6 @@ class Reader {
     }
   }
 
-  enum class Last : std::uint8_t { nothing, named, card, machine };
-
   Text text_;
   Reading& reading_;
   Sayings sayings_;
@@ -903,7 +1408,23 @@ class Reader {
   std::vector<Reading::Model> models_;  // bits 0: not said
   Named generic_;                       // GPUs that are counted without a name of their own
   Last last_ = Last::nothing;
-  double pending_size_ = 0, bits_ = 0;
+  struct Total {
+    double gib = 0;
+    std::string words;
+  };
+
+  MachineWords now_, first_;  // what the words say of the machine at this place, and of the first one
+  std::string first_words_, mac_words_;
+  std::vector<Other> others_;
+  Aside aside_ = Aside::none;
+  std::size_t hardware_end_ = 0;  // the atom behind the last words of the first machine
+  Total total_;
+  int year_ = 0;
+  bool intel_ = false, spread_ = false;
+  std::vector<const ScenarioModel*> names_;      // of models whose name says their size
+  const ScenarioModel* model_name_ = nullptr;    // of the last model, where its name says its size
+  std::size_t model_begin_ = 0, model_end_ = 0;  // its atoms
+  double pending_size_ = 0, pending_count_ = 0, bits_ = 0;
   bool negated_ = false, alternative_ = false, laptop_ = false, in_model_name_ = false, skipping_ = false,
        open_quantization_ = false;
   std::size_t skip_begin_ = 0, skip_end_ = 0;
@@ -952,6 +1473,11 @@ Result<void> complete_counts(Facts& facts) {
 }
 
 }  // namespace
+
+bool mentions(const Reading& reading, std::string_view phrase) {
+  const std::vector<Atom> wanted = tokenize(phrase);
+  return !wanted.empty() && !std::ranges::search(reading.words, wanted, same_word, {}, &Atom::text).empty();
+}
 
 Result<Reading> read_scenario(std::string_view words, Facts& facts) {
   if (words.size() > kMaxScenarioBytes)

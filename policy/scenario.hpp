@@ -41,6 +41,9 @@ std::span<const ScenarioQuantization> scenario_quantizations();
 // Words that say nothing and are not worth naming: "a", "with", "please".
 bool is_filler(std::string_view word);
 
+// Source of a fact that the words say outright.
+inline constexpr const char* kScenarioWords = "words";
+
 // Bits per weight where no quantization is said: 4 bits, and scales.
 inline constexpr double kUsualBits = 4.5;
 
@@ -68,6 +71,9 @@ struct Reading {
   std::vector<std::string> words;    // all of them, in small letters
   bool undecided = false;            // contradictory about whether there is a GPU
 };
+
+// Whether the words have this phrase in them: "isn't in MLX".
+bool mentions(const Reading& reading, std::string_view phrase);
 
 // Sets the facts that the words stand for, source "words", or "guess" (of "laptop": no GPU) for what other
 // words and facts may say better. Words that say nothing are listed as skipped; of words that contradict each

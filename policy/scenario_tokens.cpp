@@ -11,7 +11,23 @@ namespace {
 
 constexpr std::array<std::string_view, 12> kNumbers{"one",   "two",   "three", "four", "five",   "six",
                                                     "seven", "eight", "nine",  "ten",  "eleven", "twelve"};
-constexpr std::array<std::string_view, 2> kPairs{"dual", "couple"};
+struct NumberWord {
+  std::string_view word;
+  double value;
+};
+constexpr std::array kSetsOf{NumberWord{"dual", 2}, NumberWord{"couple", 2}, NumberWord{"pair", 2},
+                             NumberWord{"triple", 3}, NumberWord{"quad", 4}};
+constexpr std::array kMagnitudes{NumberWord{"k", 1000}, NumberWord{"thousand", 1000},
+                                 NumberWord{"hundred", 100}, NumberWord{"dozen", 12}};
+// Those who ask, with a number before them.
+constexpr std::array<std::string_view, 22> kAsking{
+    "user",      "people",  "person",     "dev",          "developer", "engineer", "employee", "student",
+    "colleague", "agent",   "coworker",   "kid",          "member",    "session",  "stream",   "client",
+    "customer",  "visitor", "concurrent", "simultaneous", "parallel",  "request"};
+constexpr std::array<std::string_view, 11> kCarrying{"gb",  "tb",      "x",      "gpu",  "card", "graphics",
+                                                     "rtx", "machine", "server", "node", "mac"};
+constexpr std::array<std::string_view, 3> kVague{"few", "several", "many"};  // "a few hundred users"
+constexpr double kMostOfARange = 1e6;
 constexpr std::array<std::string_view, 8> kGigabytes{"gb", "gib", "gigs",     "gig",
                                                      "g",  "go",  "gigabyte", "gigabytes"};
 constexpr std::array<std::string_view, 5> kBillions{"b", "bn", "billion", "billions", "bil"};
@@ -27,6 +43,10 @@ struct Sign {
 constexpr std::array<Sign, 8> kSigns{
     Sign{"\xC3\x97", "x"}, Sign{"\xE2\x80\x99", "'"}, Sign{"\xE2\x80\x93", ","}, Sign{"\xE2\x80\x94", ","},
     Sign{"\xC2\xA0", " "}, Sign{"\xE2\x80\x9C", ","}, Sign{"\xE2\x80\x9D", ","}, Sign{"\xE2\x80\xA6", ","}};
+
+bool is_unit(const auto& units, std::string_view word) {
+  return std::ranges::any_of(units, [&](std::string_view unit) { return same_word(word, unit); });
+}
 
 class Tokenizer {
  public:
@@ -101,10 +121,19 @@ class Tokenizer {
     if (counts) return add("x", 1);
     if (!atoms_.empty() && is_digit(atoms_.back().text.front()) && pending_ <= Break::space) {
       const bool glued = pending_ == Break::none;
-      if (among(kGigabytes, letters) && (glued || letters.size() > 1)) letters = "gb";
+      if (among(kGigabytes, letters) && (glued || letters.size() > 1) &&
+          (letters != "g" || is_memory(atoms_.back().text)))
+        letters = "gb";
       if (among(kBillions, letters) && (glued || letters != "b")) letters = "b";
     }
     add(std::move(letters), n);
+  }
+
+  // The g of "5700g" is a processor's.
+  static bool is_memory(std::string_view number) {
+    constexpr std::string::size_type kDigitsOfAProcessor = 4;
+    return number.contains('.') || number.size() < kDigitsOfAProcessor || number == "1024" ||
+           number == "2048";
   }
 
   bool sign_at(std::size_t at) const {
@@ -136,7 +165,106 @@ class Tokenizer {
   std::vector<Atom> atoms_;
 };
 
+class NumberJoiner {
+ public:
+  NumberJoiner(std::string_view text, std::vector<Atom>& atoms) : text_(text), atoms_(atoms) {}
+
+  std::vector<std::string> join() {
+    for (std::size_t at = 0; at < atoms_.size(); ++at) magnitude(at);
+    for (std::size_t at = 0; at < atoms_.size(); ++at) range(at);
+    return std::move(notes_);
+  }
+
+ private:
+  std::string_view word(std::size_t at) const {
+    return at < atoms_.size() ? std::string_view(atoms_[at].text) : std::string_view();
+  }
+  std::string_view next(std::size_t at) const {
+    return at < atoms_.size() && atoms_[at].before != Break::hard ? word(at) : std::string_view();
+  }
+  void replace(std::size_t at, std::size_t length, double value) {
+    atoms_[at].text = std::to_string(std::llround(value));
+    atoms_[at].end = atoms_[at + length - 1].end;
+    atoms_.erase(atoms_.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                 atoms_.begin() + static_cast<std::ptrdiff_t>(at + length));
+  }
+
+  // "1.5k users", "two hundred people", "half a dozen devs".
+  void magnitude(std::size_t at) {
+    double value = 1;
+    std::size_t i = at;
+    if (const auto number = number_of(word(at))) {
+      value = *number;
+      ++i;
+    } else if (word(at) == "half" && next(at + 1) == "a" && next(at + 2) == "dozen") {
+      value = 0.5;
+      i += 2;
+    } else if (word(at) == "a") {
+      ++i;
+    }
+    const auto found = std::ranges::find(kMagnitudes, i == at ? word(i) : next(i), &NumberWord::word);
+    if (found == kMagnitudes.end()) return;
+    if (found->word == "k" && (i == at || atoms_[i].before != Break::none)) return;
+    if (!is_unit(kAsking, next(i + 1))) return;
+    if (next(i + 1).starts_with("request") && !at_once(i + 2)) return;  // a volume
+    if (at > 0 && i == at && among(kVague, word(at - 1))) return;
+    value *= found->value;
+    if (value == std::floor(value) && value <= kMostOfARange) replace(at, i + 1 - at, value);
+  }
+
+  // "at once", "at the same time", "in parallel".
+  bool at_once(std::size_t at) const {
+    const std::string_view last = next(at) == "at" && next(at + 1) == "the" ? next(at + 2) : next(at + 1);
+    return next(at).starts_with("concurrent") || next(at).starts_with("simultaneous") || last == "once" ||
+           last == "parallel" || last == "same";
+  }
+
+  // "10-20 users", "10 to 20 users", "between 10 and 20 users", "16GB-24GB".
+  void range(std::size_t at) {
+    const auto low = whole(at);
+    if (!low || (at > 0 && atoms_[at].before == Break::none)) return;
+    std::size_t i = at + 1;
+    const bool unit_twice = word(i) == "gb" || word(i) == "tb" || word(i) == "k";
+    const std::string unit(unit_twice ? word(i) : std::string_view());
+    if (unit_twice) ++i;
+    std::string link = "-";
+    if (next(i) == "to" || (next(i) == "and" && at > 0 && word(at - 1) == "between"))
+      link = " " + atoms_[i++].text + " ";
+    else if (!dash_before(i))
+      return;
+    const auto high = whole(i);
+    if (!high || *high <= *low || (link != "-" && next(i).empty())) return;
+    const std::string_view behind = next(i + 1);
+    if (behind.empty() || (unit_twice && behind != unit)) return;
+    const bool load = is_unit(kAsking, behind) || behind == "k";
+    if (!load && !is_unit(kCarrying, behind)) return;
+    const double taken = load ? *high : *low;
+    notes_.push_back("\"" + atoms_[at].text + link + atoms_[i].text + " " + std::string(behind) +
+                     "\" is a range: " + std::to_string(std::llround(taken)) + " is taken");
+    replace(at, i + 1 - at, taken);
+  }
+  std::optional<double> whole(std::size_t at) const {
+    const auto value = number_of(word(at));
+    if (!value || *value != std::floor(*value) || *value < 1 || *value > kMostOfARange) return std::nullopt;
+    return value;
+  }
+  bool dash_before(std::size_t at) const {
+    if (at >= atoms_.size()) return false;
+    std::string between(text_.substr(atoms_[at - 1].end, atoms_[at].begin - atoms_[at - 1].end));
+    std::erase(between, ' ');
+    return between == "-" || between == "\xE2\x80\x93" || between == "\xE2\x80\x94";
+  }
+
+  std::string_view text_;
+  std::vector<Atom>& atoms_;
+  std::vector<std::string> notes_;
+};
+
 }  // namespace
+
+std::vector<std::string> join_numbers(std::string_view text, std::vector<Atom>& atoms) {
+  return NumberJoiner(text, atoms).join();
+}
 
 std::vector<Atom> tokenize(std::string_view text) {
   return Tokenizer(text).atoms();
@@ -149,7 +277,8 @@ bool is_digit(char c) noexcept {
 std::optional<double> number_of(std::string_view token) {
   for (std::size_t i = 0; i < kNumbers.size(); ++i)
     if (kNumbers[i] == token) return static_cast<double>(i + 1);
-  if (among(kPairs, token)) return 2;
+  for (const NumberWord& set : kSetsOf)
+    if (set.word == token) return set.value;
   double value = 0;
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
   if (error != std::errc{} || end != token.data() + token.size() || !std::isfinite(value))

@@ -23,6 +23,11 @@ struct Atom {
 // Units of gigabytes and of billions behind a number read as "gb" and "b".
 std::vector<Atom> tokenize(std::string_view text);
 
+// Joins numbers of several atoms to one: "1.5k users" and "a hundred users" as their product, and ranges. The
+// load of a range ("10-20 users", "8-16k context") is its higher end, what there is to carry it ("16-24 GB",
+// "2 to 4 cards") its lower one. Returns a sentence for each range.
+std::vector<std::string> join_numbers(std::string_view text, std::vector<Atom>& atoms);
+
 template <class Names>
 bool among(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != std::ranges::end(names);

@@ -48,5 +48,16 @@ TEST(Fit, TheContextAndOtherModelsCount) {
   EXPECT_EQ(fit("mac, 192 GB ram, 405B").fits, Fits::no);
 }
 
+TEST(Fit, MachinesTogetherHoldWhatOneDoesNot) {
+  const Fit both = fit("2 servers with 2x H100 each, 405B");
+  EXPECT_EQ(both.fits, Fits::yes);
+  EXPECT_THAT(both.sentence, HasSubstr("fits into 320.0 GiB of the 2 GPUs in each of 2 machines"));
+  EXPECT_FALSE(both.one_machine);
+  EXPECT_TRUE(fit("2 servers with 4x H100 each, 405B").one_machine);
+  EXPECT_EQ(fit("one server with 2x H100, 405B").fits, Fits::no);
+  EXPECT_EQ(fit("2 servers with 2x H100 and 256 GB ram each, 1000B").fits, Fits::partly);
+  EXPECT_FALSE(fit("four mac studios with 64gb each, 405B").one_machine);
+}
+
 }  // namespace
 }  // namespace flyball::policy

@@ -106,6 +106,190 @@ TEST(Scenario, CountsMayBeGluedAndStandOnEitherSide) {
   EXPECT_EQ(words("2018 macbook").get("hardware.cluster.nodes"), nullptr);
 }
 
+TEST(Scenario, ACountMayStandBeforeASizeAndBehindIt) {
+  for (const char* said :
+       {"2 x 24GB GPUs", "two 24 GB cards", "2x 24gb rtx 3090", "two of the 24gb 3090s",
+        "rtx 3090 24gb 2 of them", "rtx 3090 24GB x2", "rtx 3090, 24GB, x2", "3090 (24gb) 2x", "2x 24gb vram",
+        "a pair of 3090s", "couple of 3090s, 48gb total", "2x3090 48gb"}) {
+    const Facts facts = words(said);
+    EXPECT_EQ(integer(facts, "hardware.gpu.discrete_count"), 2) << said;
+    EXPECT_EQ(integer(facts, "hardware.gpu.memory"), 24LL << 30) << said;
+    EXPECT_EQ(facts.get("hardware.memory.total"), nullptr) << said;
+    EXPECT_TRUE(read(said).skipped.empty()) << said;
+  }
+  EXPECT_EQ(integer(words("rtx 3060 12GB x2"), "hardware.gpu.memory"), 12LL << 30);
+  EXPECT_EQ(integer(words("2x32GB RAM and a 4090"), "hardware.memory.total"), 64LL << 30);
+  EXPECT_EQ(integer(words("2x32GB RAM and a 4090"), "hardware.gpu.discrete_count"), 1);
+  EXPECT_EQ(integer(words("two 64gb mac studios"), "hardware.cluster.nodes"), 2);
+  EXPECT_EQ(integer(words("4090, 50 users, 10 of them at once"), "hardware.gpu.discrete_count"), 1);
+  EXPECT_THAT(read("4x24gb").skipped, ElementsAre("4", "24gb"));
+}
+
+TEST(Scenario, EachIsOfTheMachineOrCardBeforeIt) {
+  for (const char* said :
+       {"four mac studios with 64gb each", "4 macs, 64gb each", "4x mac mini m4 pro 64gb each",
+        "4 servers with 64gb each", "4 macs, 256gb total"}) {
+    const Facts facts = words(said);
+    EXPECT_EQ(integer(facts, "hardware.cluster.nodes"), 4) << said;
+    EXPECT_EQ(integer(facts, "hardware.memory.total"), 64LL << 30) << said;
+    EXPECT_EQ(facts.get("hardware.gpu.memory"), nullptr) << said;
+  }
+  EXPECT_EQ(integer(words("2 x RTX A5000 (24GB each)"), "hardware.gpu.memory"), 24LL << 30);
+  for (const char* said :
+       {"2 servers with 4x H100 each", "8 H100 across 2 servers", "2 servers with 8 H100 in total"}) {
+    const Facts facts = words(said);
+    EXPECT_EQ(integer(facts, "hardware.cluster.nodes"), 2) << said;
+    EXPECT_EQ(integer(facts, "hardware.gpu.discrete_count"), 4) << said;
+  }
+  EXPECT_THAT(read("3 H100 across 2 servers").notes, ElementsAre(HasSubstr("1 in each are taken")));
+}
+
+TEST(Scenario, ATotalOfRamIsNoMemoryOfCards) {
+  for (const char* said : {"128 gb total ram", "128gb ram total and a 3090", "128 gb total ram, 2x3090",
+                           "laptop with 128 gb in total"}) {
+    const Facts facts = words(said);
+    EXPECT_EQ(integer(facts, "hardware.memory.total"), 128LL << 30) << said;
+    EXPECT_EQ(facts.get("hardware.gpu.memory_total"), nullptr) << said;
+  }
+  EXPECT_EQ(integer(words("48gb total vram, 2 cards"), "hardware.gpu.memory_total"), 48LL << 30);
+  EXPECT_EQ(integer(words("48gb across two cards"), "hardware.gpu.memory_total"), 48LL << 30);
+  EXPECT_THAT(read("4090, 64 gb total").skipped, ElementsAre("64 gb total"));
+  EXPECT_EQ(words("4090, 64 gb total").get("hardware.gpu.memory_total"), nullptr);
+}
+
+TEST(Scenario, ASizeThatACardWasNotSoldWithIsAskedFor) {
+  for (const char* said : {"rtx 3060 16gb", "2080 ti 22gb", "4060 laptop 8gb"}) {
+    EXPECT_THAT(read(said).notes, ElementsAre(HasSubstr("say VRAM or RAM"))) << said;
+    EXPECT_EQ(words(said).get("hardware.memory.total"), nullptr) << said;
+  }
+  EXPECT_EQ(integer(words("rtx 4070 laptop 32gb"), "hardware.memory.total"), 32LL << 30);
+  EXPECT_EQ(integer(words("2080 ti 22gb vram"), "hardware.gpu.memory"), 22LL << 30);
+}
+
+TEST(Scenario, RangesAndMagnitudesAreOneNumber) {
+  const std::pair<const char*, std::int64_t> loads[] = {{"10-20 users", 20},
+                                                        {"10 to 20 users", 20},
+                                                        {"10\xE2\x80\x93\x32\x30 users", 20},
+                                                        {"between 10 and 20 users", 20},
+                                                        {"1.5k users", 1500},
+                                                        {"2k concurrent users", 2000},
+                                                        {"a hundred users", 100},
+                                                        {"two hundred people", 200},
+                                                        {"half a dozen devs", 6},
+                                                        {"a hundred requests at once", 100},
+                                                        {"5 to 8 agents in parallel", 8}};
+  for (const auto& [said, load] : loads) {
+    EXPECT_EQ(integer(words(said), "workload.concurrency"), load) << said;
+    EXPECT_TRUE(read(said).skipped.empty()) << said;
+  }
+  EXPECT_THAT(read("10 - 20 users").notes, ElementsAre("\"10-20 users\" is a range: 20 is taken"));
+  EXPECT_EQ(integer(words("8-16k context"), "model.context"), 16384);
+  EXPECT_EQ(integer(words("16-24 GB vram"), "hardware.gpu.memory"),
+            16LL << 30);  // the load fits into the less
+  EXPECT_EQ(integer(words("2-4 gpus"), "hardware.gpu.discrete_count"), 2);
+  EXPECT_EQ(integer(words("qwen3-30b-a3b, 8 users"), "model.parameters"), 30'000'000'000);
+  EXPECT_THAT(read("20-10 users").skipped, ElementsAre("20"));
+  EXPECT_EQ(integer(words("a few hundred users"), "workload.concurrency"), 32);  // as "hundreds of users"
+  for (const char* said : {"batch of 32", "batch size 32", "batch size of 32"})
+    EXPECT_EQ(integer(words(said), "workload.batch_size"), 32) << said;
+  for (const char* said : {"500 users per month", "a thousand requests", "10k users a day"})
+    EXPECT_EQ(words(said).get("workload.concurrency"), nullptr) << said;
+}
+
+TEST(Scenario, AModelAndItsSizeAreOneModel) {
+  for (const char* said : {"deepseek r1 671b", "deepseek-r1:671b", "the 671b deepseek r1",
+                           "deepseek v3 0324 671b", "deepseek r1 q4_k_m 671b"}) {
+    const Reading reading = read(said);
+    ASSERT_THAT(reading.models, testing::SizeIs(1)) << said;
+    EXPECT_EQ(reading.models.front().parameters, 671'000'000'000) << said;
+    EXPECT_EQ(text(words(said), "model.architecture"), "deepseek2") << said;
+  }
+  EXPECT_THAT(read("tinyllama 1.1b").models, testing::SizeIs(1));
+  EXPECT_THAT(read("gpt oss 20b and gpt oss 120b").models, testing::SizeIs(2));
+  for (const char* said : {"deepseek r1 32b", "32b deepseek r1"}) {  // a dense one, distilled
+    const Facts facts = words(said);
+    EXPECT_EQ(integer(facts, "model.parameters"), 32'000'000'000) << said;
+    EXPECT_EQ(facts.get("model.moe"), nullptr) << said;
+    EXPECT_EQ(facts.get("model.architecture"), nullptr) << said;
+    EXPECT_THAT(read(said).models, testing::SizeIs(1)) << said;
+    EXPECT_THAT(read(said).notes, ElementsAre(HasSubstr("another model than the one of 671B"))) << said;
+  }
+  EXPECT_EQ(integer(words("llama 4 scout 17b"), "model.parameters"),
+            109'000'000'000);  // 17B of them at a time
+  EXPECT_THAT(read("llama 70b or qwen 32b").models, testing::SizeIs(1));
+  EXPECT_THAT(read("llama 70b or qwen 32b").notes, ElementsAre(HasSubstr("the advice is for 70b")));
+}
+
+TEST(Scenario, AMacOfIntelsTimeIsNoAppleSilicon) {
+  for (const char* said : {"2015 macbook pro", "macbook pro (2015)", "mac pro xeon", "mac mini 2018 i7",
+                           "imac 2020", "2021 mac pro", "intel mac mini", "macbook pro intel"}) {
+    const Facts facts = words(said);
+    EXPECT_EQ(facts.get("hardware.gpu.integrated_count"), nullptr) << said;
+    EXPECT_EQ(facts.get("hardware.gpu.vendor"), nullptr) << said;
+    EXPECT_EQ(text(facts, "hardware.os"), "macos") << said;
+  }
+  for (const char* said : {"2021 macbook pro", "2020 m1 macbook air", "2023 mac pro m2 ultra", "mac studio"})
+    EXPECT_EQ(text(words(said), "hardware.gpu.vendor"), "apple") << said;
+  EXPECT_EQ(words("2020 macbook air").get("hardware.gpu.vendor"), nullptr);
+  EXPECT_THAT(read("2020 macbook air").notes,
+              ElementsAre(HasSubstr("an Intel processor or an M1: say which")));
+  EXPECT_EQ(text(words("mac pro 2019 with a radeon rx 580"), "hardware.gpu.vendor"), "amd");
+}
+
+TEST(Scenario, OfTwoMachinesTheFirstIsAnsweredAndTheOtherNamed) {
+  struct Row {
+    const char *said, *other, *vendor;
+  };
+  constexpr Row kRows[] = {
+      {"a mac mini and a 4090 pc", "4090 pc", "apple"},
+      {"a 4090 pc and a mac mini", "mac mini", "nvidia"},
+      {"macbook pro m3 and a desktop with a 3090 and 64gb ram", "desktop 3090 64gb ram", "apple"},
+      {"mac mini 4090", "4090", "apple"},
+      {"jetson orin nano and an m2 air", "m2 air", "nvidia"},
+      {"pc with a 4090 and a laptop with a 7900 xtx", "laptop 7900 xtx", "nvidia"},
+      {"a mac studio for chat and a 4090 server for batch jobs", "4090 server", "apple"},
+      {"m1 max 64gb and m2 ultra 192gb", "m2 ultra 192gb", "apple"},
+      {"a mac mini and a windows 4090 pc, and the mac mini has 64gb", "windows 4090 pc", "apple"},
+      {"one 3090 in my desktop and one 7900 xtx in my server", "one 7900 xtx server", "nvidia"},
+  };
+  for (const Row& row : kRows) {
+    const Facts facts = words(row.said);
+    EXPECT_EQ(text(facts, "hardware.gpu.vendor"), row.vendor) << row.said;
+    EXPECT_THAT(read(row.said).skipped, testing::Contains(row.other)) << row.said;
+    EXPECT_THAT(read(row.said).notes, testing::Contains(HasSubstr("is another machine and is skipped")))
+        << row.said;
+    const bool discrete = facts.get("hardware.gpu.discrete_count") != nullptr;
+    EXPECT_NE(discrete, facts.get("hardware.gpu.integrated_count") != nullptr) << row.said;
+  }
+  EXPECT_EQ(integer(words("m1 max 64gb and m2 ultra 192gb"), "hardware.memory.total"), 64LL << 30);
+  EXPECT_EQ(
+      integer(words("a mac mini and a windows 4090 pc, and the mac mini has 64gb"), "hardware.memory.total"),
+      64LL << 30);
+  EXPECT_EQ(text(words("a mac mini and a windows 4090 pc"), "hardware.os"), "macos");
+  EXPECT_EQ(words("a mac mini and a pc without a GPU").get("hardware.gpu.count"), nullptr);
+  const Facts alternative = words("4090 or a mac studio with 64gb, 32 gb ram");
+  EXPECT_EQ(text(alternative, "hardware.gpu.vendor"), "nvidia");
+  EXPECT_EQ(integer(alternative, "hardware.memory.total"), 32LL << 30);
+  for (const char* one :
+       {"a 4090 and a 3090 in my pc", "4090 and 64gb ram in my desktop", "laptop with i7 and a 4090",
+        "mac mini server", "gaming pc with a ryzen 7 and two 3090", "desktop mac", "strix halo mini pc",
+        "m4 max with a 40 core gpu", "apple m4 ipad pro", "linux box server with a 3090", "1x4090+1x3090",
+        "windows laptop and an rtx 4070 in it"})
+    EXPECT_THAT(read(one).notes, testing::Not(testing::Contains(HasSubstr("another machine")))) << one;
+  EXPECT_EQ(words("a 4090 server").get("hardware.cluster.nodes"), nullptr);  // no 4090 of them
+}
+
+TEST(Scenario, APriceIsNoCardAndNoYear) {
+  for (const char* said :
+       {"$3090", "3090 euros", "budget of 1080", "\xE2\x82\xAC\x32\x30\x36\x30", "1060\xE2\x82\xAC"}) {
+    EXPECT_EQ(words(said).get("hardware.gpu.discrete_count"), nullptr) << said;
+    EXPECT_FALSE(read(said).understood.empty()) << said;
+  }
+  EXPECT_EQ(integer(words("2k usd, 4090"), "hardware.gpu.discrete_count"), 1);
+  EXPECT_EQ(words("amd 5700g apu").get("hardware.memory.total"), nullptr);  // no 5700 GB
+  EXPECT_THAT(read("rtx 2000 ada").skipped, ElementsAre("2000", "ada"));
+}
+
 TEST(Scenario, ASizeBelongsToTheMachineBesideIt) {
   const Facts both = words("2x3090, 128 GB, 70B");  // no 3090 has 128 GB
   EXPECT_EQ(integer(both, "hardware.gpu.memory"), 24LL << 30);
@@ -483,6 +667,11 @@ TEST(ShippedAdvice, ASystemThatIsNamedGetsItsVerdict) {
   EXPECT_EQ(engine_of("Ollama for roleplay, RTX 3070"), "exllamav2");
   EXPECT_EQ(engine_of("three mac studios, deepseek v3"), "exo");
   EXPECT_EQ(engine_of("three mac studios, 8B"), "mlx");
+  const std::string transformers = "transformers with MPS, M3 Pro 36GB, ";
+  for (const char* taken : {"my model isn't in MLX or GGUF yet", "not ported to MLX", "for a prototype"})
+    EXPECT_EQ(engine_of((transformers + taken).c_str()), "transformers_mps") << taken;
+  for (const char* ordinary : {"haven't decided yet", "I ported my app"})
+    EXPECT_EQ(engine_of((transformers + ordinary).c_str()), "mlx") << ordinary;
 }
 
 TEST(ShippedAdvice, NothingIsClaimedOfNothing) {
@@ -493,6 +682,38 @@ TEST(ShippedAdvice, NothingIsClaimedOfNothing) {
   EXPECT_THAT(answer("20 requests a day").text, HasSubstr("No machine is named"));
   EXPECT_THAT(answer("no gpu, rtx 4090").text, HasSubstr("contradict each other about the GPU"));
   EXPECT_EQ(answer("a reranker").advice.engine, nullptr);
+}
+
+TEST(ShippedAdvice, LimitsOfFeaturesThatAreAskedForAreSaid) {
+  const std::pair<const char*, const char*> limits[] = {
+      {"RTX 4090, tool calling", "Flyball serves tools with tool_choice auto or none"},
+      {"RTX 4090, tools", "Flyball serves tools with tool_choice auto or none"},
+      {"RTX 4090, logprobs", "Flyball serves up to 20 top_logprobs for each token."},
+      {"RTX 4090, 32K context", "Flyball serves the context that the model was made for"},
+  };
+  for (const auto& [words, limit] : limits) {
+    EXPECT_TRUE(answer(words).advice.stands_for) << words;
+    EXPECT_THAT(answer(words).text, HasSubstr(limit)) << words;
+  }
+  EXPECT_THAT(answer("RTX 4090, chat").text, testing::Not(HasSubstr("Flyball serves")));
+  EXPECT_THAT(answer("mac, tools").text,
+              testing::Not(HasSubstr("Flyball serves")));  // it serves nothing there
+}
+
+TEST(ShippedAdvice, ASystemThatNeedsAGpuIsNotAdvisedWithoutOne) {
+  EXPECT_EQ(answer("two raspberry pi 5 8gb").advice.engine->id, "llama_cpp");
+  EXPECT_THAT(answer("two raspberry pi 5 8gb").text,
+              HasSubstr("NVIDIA Dynamo needs a GPU, by the documents"));
+  EXPECT_EQ(answer("4 nodes with 8 A100 each").advice.engine->id, "dynamo");
+}
+
+TEST(ShippedAdvice, SeveralMachinesServeAModelTogetherOnlyElsewhere) {
+  const Answered both = answer("2 servers with 2x H100 each, linux, 405B");
+  EXPECT_EQ(both.advice.fit.fits, Fits::yes);
+  EXPECT_FALSE(both.advice.stands_for);
+  EXPECT_THAT(both.text,
+              HasSubstr("Flyball runs a model on one machine, and one of these does not hold it."));
+  EXPECT_THAT(answer("2 servers with 4x H100 each, 405B").text, testing::Not(HasSubstr("does not hold it")));
 }
 
 // A word that is corrected to another one, which is corrected back, would never end.
