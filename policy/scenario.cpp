@@ -4,31 +4,25 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "config/engine_kinds.hpp"
 #include "config/table.hpp"
-#include "config/utf8.hpp"
-#include "policy/engines.hpp"
 #include "policy/fact_text.hpp"
 #include "policy/machines.hpp"
 #include "policy/scenario_machines.hpp"
+#include "policy/scenario_text.hpp"
 #include "policy/scenario_tokens.hpp"
 
 namespace flyball::policy {
 namespace {
 
 constexpr std::size_t kMaxScenarioBytes = 2000;
-constexpr double kMaxScenarioNumber = 1e6;
-constexpr double kMostOfACount = 1000;  // machines, cards, models
 constexpr const char* kDefault = "default";
 constexpr const char* kGuess = "guess";  // from words too: what they stand for unless other words say it
 constexpr std::string_view kTopic = "topic";
-constexpr std::string_view kMachines = "hardware.cluster.nodes=#";
 constexpr std::string_view kTotals = "# gb across|";  // the row of sizes that several share
 
 constexpr std::array<std::string_view, 13> kNegations{"not",   "no",       "isnt",  "arent",  "without",
@@ -40,8 +34,7 @@ constexpr std::array<std::string_view, 8> kDenyNothing{"idea", "clue", "sure",  
 constexpr std::array<std::string_view, 4> kDenyOn{"or", "nor", "and", "oder"};  // "no GPU or NPU"
 constexpr std::string_view kDecide = "decide";                                  // no slip of "decode"
 constexpr std::array<std::string_view, 4> kEndsOfNegation{"but", "just", "only", "so"};
-// "two of the 3090s", "x2" as "two of them".
-constexpr std::array<std::string_view, 5> kThe{"the", "those", "these", "them", "my"};
+// "x2" as "two of them".
 constexpr std::array<std::string_view, 4> kThem{"them", "those", "these", "it"};
 constexpr std::array<std::string_view, 3> kJoins{"and", "plus", "und"};
 // Before the name of another machine: "and a 4090 pc".
@@ -74,232 +67,6 @@ constexpr std::array<std::string_view, 8> kPeriods{"second", "minute", "hour",  
 constexpr std::array<std::string_view, 5> kEach{"a", "an", "per", "each", "every"};
 constexpr std::array<std::string_view, 6> kAdverbs{"daily",  "nightly", "hourly",
                                                    "weekly", "monthly", "overnight"};
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> out;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(at), text.size());
-    if (end > 0) out.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out;
-}
-
-// ---- patterns ---------------------------------------------------------------------------------------------
-
-struct Pattern {
-  std::vector<Atom> atoms;
-  const ScenarioWord* word = nullptr;
-  const Machine* machine = nullptr;
-  const ScenarioModel* model = nullptr;
-  const ScenarioQuantization* quantization = nullptr;
-  const EngineEntry* system = nullptr;
-  bool counted = false;  // a number may stand before it
-};
-
-// "# gb of ram" as atoms: # is an atom of its own.
-std::vector<Atom> atoms_of(std::string_view name) {
-  std::vector<Atom> out;
-  for (const std::string_view part : split(name, ' ')) {
-    std::size_t begin = 0;
-    bool first = true;
-    const auto add = [&](std::string_view text) {
-      for (Atom& atom : tokenize(text)) {
-        if (first) atom.before = Break::space;
-        first = false;
-        out.push_back(std::move(atom));
-      }
-    };
-    for (std::size_t hash; (hash = part.find('#', begin)) != std::string_view::npos; begin = hash + 1) {
-      add(part.substr(begin, hash - begin));
-      out.push_back({"#", first ? Break::space : Break::none, 0, 0});
-      first = false;
-    }
-    add(part.substr(begin));
-  }
-  return out;
-}
-
-class Patterns {
- public:
-  Patterns() {
-    for (const ScenarioWord& row : scenario_vocabulary()) {
-      Pattern pattern;
-      pattern.word = &row;
-      pattern.counted = row.facts.contains('#') && !row.words.contains('#');
-      add_all(row.words, pattern);
-    }
-    for (const Machine& machine : shipped_machines())
-      for (const std::string& name : machine.names) {
-        Pattern pattern;
-        pattern.machine = &machine;
-        pattern.counted = true;
-        add(name, pattern);
-      }
-    for (const ScenarioModel& model : scenario_models()) {
-      Pattern pattern;
-      pattern.model = &model;
-      add_all(model.names, pattern);
-    }
-    for (const ScenarioQuantization& quantization : scenario_quantizations()) {
-      Pattern pattern;
-      pattern.quantization = &quantization;
-      add_all(quantization.names, pattern);
-    }
-    for (const EngineEntry& system : shipped_engines().engines) {
-      Pattern pattern;
-      pattern.system = &system;
-      add(system.name, pattern);
-      std::string id = system.id;
-      std::ranges::replace(id, '_', ' ');
-      add(id, pattern);
-      for (const std::string& alias : system.aliases) add(alias, pattern);
-    }
-    for (const Pattern& pattern : all_)
-      for (const Atom& atom : pattern.atoms) known_.insert(atom.text);
-  }
-
-  const std::vector<Pattern>& all() const { return all_; }
-  const std::set<std::string>& known() const { return known_; }
-
- private:
-  void add_all(std::string_view names, const Pattern& pattern) {
-    for (const std::string_view name : split(names, '|')) add(name, pattern);
-  }
-  // Adds the name as it is written, and without its blanks: "macstudio".
-  void add(std::string_view name, Pattern pattern) {
-    pattern.atoms = atoms_of(name);
-    if (pattern.atoms.empty()) return;
-    all_.push_back(pattern);
-    std::string glued(name);
-    std::erase_if(glued, [](char c) { return c == ' ' || c == '-' || c == '_'; });
-    if (glued.size() == name.size() || glued.contains('#')) return;
-    pattern.atoms = atoms_of(glued);
-    all_.push_back(std::move(pattern));
-  }
-
-  std::vector<Pattern> all_;
-  std::set<std::string> known_;
-};
-
-const Patterns& patterns() {
-  static const Patterns all;
-  return all;
-}
-
-struct Match {
-  const Pattern* pattern = nullptr;
-  std::size_t length = 0;
-  double number = 1;
-  bool counted = false;  // a number was given
-};
-
-class Text {
- public:
-  explicit Text(std::string_view text)
-      : text_(text), atoms_(tokenize(text)), ranges_(join_numbers(text, atoms_)) {}
-
-  const std::vector<std::string>& ranges() const { return ranges_; }  // sentences
-
-  std::size_t size() const { return atoms_.size(); }
-  const std::string& word(std::size_t at) const { return atoms_[at].text; }
-  // "" behind a hard break and at the end.
-  std::string_view next(std::size_t at) const {
-    return at < size() && atoms_[at].before != Break::hard ? std::string_view(atoms_[at].text)
-                                                           : std::string_view();
-  }
-  Break before(std::size_t at) const { return at < size() ? atoms_[at].before : Break::hard; }
-  std::string said(std::size_t at, std::size_t length) const {
-    std::string out(text_.substr(atoms_[at].begin, atoms_[at + length - 1].end - atoms_[at].begin));
-    if (!is_utf8(out))
-      std::ranges::replace_if(
-          out, [](char c) { return static_cast<signed char>(c) < 0; }, '?');
-    std::ranges::replace_if(
-        out, [](char c) { return c >= 0 && c < ' '; }, ' ');
-    return out;
-  }
-  void correct(std::size_t at, std::string word) { atoms_[at].text = std::move(word); }
-  std::vector<std::string> words() const {
-    std::vector<std::string> out;
-    for (const Atom& atom : atoms_) out.push_back(atom.text);
-    return out;
-  }
-
-  // Atoms of "of", "of the", "of those".
-  std::size_t of_the(std::size_t at) const {
-    if (next(at) != "of") return 0;
-    return among(kThe, next(at + 1)) ? 2 : 1;
-  }
-  bool has_between(std::size_t at, std::string_view signs) const {  // before the atom
-    const std::size_t begin = at == 0 ? 0 : atoms_[at - 1].end;
-    return text_.substr(begin, atoms_[at].begin - begin).find_first_of(signs) != std::string_view::npos;
-  }
-
-  Match longest(std::size_t at) const {
-    Match best;
-    for (const Pattern& pattern : patterns().all())
-      for (const bool counted : {false, true}) {
-        if (counted && !pattern.counted) continue;
-        if (const auto found = match(pattern, at, counted); found && found->length > best.length)
-          best = *found;
-      }
-    return best;
-  }
-
- private:
-  std::optional<Match> match(const Pattern& pattern, std::size_t at, bool counted) const {
-    Match out{&pattern, 0, 1, counted};
-    std::size_t i = at;
-    if (counted) {
-      const auto count = number_of(atoms_[i].text);
-      if (!count || *count > kMostOfACount || *count < 1 || *count != std::floor(*count)) return std::nullopt;
-      out.number = *count;
-      ++i;
-      if (next(i) == "x")
-        ++i;
-      else
-        i += of_the(i);
-      if (i >= size() || atoms_[i].before == Break::hard) return std::nullopt;
-    }
-    for (std::size_t k = 0; k < pattern.atoms.size(); ++k, ++i) {
-      if (i >= size()) return std::nullopt;
-      const Atom& wanted = pattern.atoms[k];
-      if (k > 0 &&
-          !joins(atoms_[i].before, wanted.before, wanted.text == "#" || pattern.atoms[k - 1].text == "#"))
-        return std::nullopt;
-      if (wanted.text == "#") {
-        const auto value = number_of(atoms_[i].text);
-        if (!value || *value > kMaxScenarioNumber) return std::nullopt;
-        const bool machines = pattern.word && pattern.word->facts == kMachines;
-        if (machines && *value > kMostOfACount) return std::nullopt;  // "a 4090 server"
-        if (!out.counted || k == 0) out.number = *value;
-        out.counted = true;
-      } else if (!same_word(atoms_[i].text, wanted.text)) {
-        return std::nullopt;
-      }
-    }
-    if (next(i) == "s" && before(i) == Break::none) ++i;  // "A100s"
-    const auto behind = next(i) == "x" && i + 1 < size() && before(i + 1) <= Break::space
-                            ? number_of(word(i + 1))
-                            : std::nullopt;
-    if (pattern.counted && !counted && behind && *behind >= 1 && *behind <= kMostOfACount) {  // "A100x2"
-      out.number = *behind;
-      out.counted = true;
-      i += 2;
-    }
-    out.length = i - at;
-    return out;
-  }
-  // Blanks may be left out, and stand only where the name has one.
-  static bool joins(Break here, Break wanted, bool number) {
-    if (here == Break::hard) return false;
-    return here == Break::none || number || wanted != Break::none;
-  }
-
-  std::string_view text_;
-  std::vector<Atom> atoms_;
-  std::vector<std::string> ranges_;
-};
 
 // "model.context=#*1024" with 8: "model.context=8192".
 std::string filled(std::string_view assignment, double number) {
@@ -968,7 +735,7 @@ class Reader {
     }
     intel_ |= small == "intel" || small.starts_with("xeon") || small.starts_with("core ") ||
               (small.size() > 1 && small.front() == 'i' && is_digit(small[1]));
-    for (const std::string_view assignment : split(row.facts, ' ')) {
+    for (const std::string_view assignment : split_at(row.facts, ' ')) {
       const bool open = assignment.contains('#') && !found.counted;
       if (assignment.starts_with(kTopic)) {
         const std::string topic(assignment.substr(kTopic.size() + 1));
@@ -1171,12 +938,12 @@ class Reader {
 
   static const std::string* corrected(const std::string& word) {
     constexpr std::size_t kShortest = 6;  // shorter words are too near to others
-    if (word.size() < kShortest || patterns().known().contains(word) || among(kMultipliers, word) ||
+    if (word.size() < kShortest || known_words().contains(word) || among(kMultipliers, word) ||
         word == kDecide)
       return nullptr;
     const auto is_word = [](const std::string& known) { return std::ranges::none_of(known, is_digit); };
     const std::string* found = nullptr;
-    for (const std::string& known : patterns().known())
+    for (const std::string& known : known_words())
       if (known.size() >= kShortest && is_word(known) && known.front() == word.front() && known != word &&
           !same_word(word, known) && one_slip(word, known)) {
         if (found) return nullptr;
