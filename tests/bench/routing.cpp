@@ -35,8 +35,6 @@ constexpr double kOfClairvoyant =
     0.9;  // of the bound's goodput, while that is at least kBoundCarries of the load
 constexpr double kBoundCarries = 0.8;
 constexpr double kCarried = 0.95;  // share within SLO at which a load counts as carried
-constexpr double kOverOneEngine =
-    1.3;  // load carried beside the best single engine, on machines with a server
 constexpr double kBesideBatchGpu = 1.3, kBesideBatchCpu = 1.6;  // p99 TTFT beside batch work to without
 
 struct Options {
@@ -52,14 +50,13 @@ struct Contender {
   std::string name;
   std::function<std::unique_ptr<Router>(const MachineSpec&)> make;
   bool simple = true;  // a compared simple way; else Flyball itself
-  bool alone = false;  // one engine
 };
 
 std::vector<Contender> contenders_of(const MachineSpec& machine) {
   std::vector<Contender> out;
   for (std::size_t i = 0; i < machine.engines.size(); ++i)
     out.push_back({"only " + machine.engines[i].id,
-                   [i](const MachineSpec&) { return std::make_unique<OneEngine>(i); }, true, true});
+                   [i](const MachineSpec&) { return std::make_unique<OneEngine>(i); }});
   if (machine.engines.size() > 1) {
     out.push_back({"round robin", [](const MachineSpec&) { return std::make_unique<RoundRobinRouter>(); }});
     out.push_back({"least queue", [](const MachineSpec&) { return std::make_unique<LeastQueue>(); }});
@@ -233,15 +230,6 @@ std::vector<Floor> floors_of(const Report& report) {
     if (cell.without_batch.share() >= kCarried && cell.beside_batch > 0) lower(batch, cell.beside_batch, at);
   }
   std::vector<Floor> out{simple, bound, batch};
-  if (report.machine->has_server) {
-    double alone = 0, ours = 0;
-    for (const auto& [name, load] : report.carried) {
-      if (name.starts_with("only ")) alone = std::max(alone, load);
-      if (name == "flyball") ours = load;
-    }
-    out.push_back({"load carried to that of the best engine alone", kOverOneEngine,
-                   alone == 0 ? 0 : ours / alone, false, share_text(ours) + " to " + share_text(alone)});
-  }
   std::erase_if(out, [](const Floor& floor) { return floor.where.empty(); });
   return out;
 }
@@ -319,7 +307,7 @@ Options parse(int argc, char** argv) {
   Options o;
   CLI::App app{"Routing under recorded load over simulated engines."};
   app.add_option("--traces", o.traces, "Folder of the recorded traces")->capture_default_str();
-  app.add_option("--machine", o.machines, "Machines by id: cpu, apu, gpu, gpu+server; none: all");
+  app.add_option("--machine", o.machines, "Machines by id: cpu, apu, gpu; none: all");
   app.add_option("--interactive", o.interactive, "Chat and code requests of each load")
       ->capture_default_str()
       ->check(CLI::Range(1, 100'000));
@@ -354,7 +342,7 @@ int main(int argc, char** argv) {
   const std::vector<MachineSpec> all = machines();
   for (const std::string& id : options.machines)
     if (std::ranges::find(all, id, &MachineSpec::id) == all.end())
-      bench::die("there is no machine " + id + "; there are cpu, apu, gpu and gpu+server", 64);
+      bench::die("there is no machine " + id + "; there are cpu, apu and gpu", 64);
   std::vector<Report> reports;
   for (const MachineSpec& machine : all)
     if (options.machines.empty() || std::ranges::find(options.machines, machine.id) != options.machines.end())

@@ -14,7 +14,7 @@ namespace {
 class Lone {
  public:
   Lone(const EngineSpec& spec, const ModelSpec& model, std::optional<std::uint64_t> noise_seed)
-      : round_trip_(spec.round_trip), engine_(spec, model, noise_seed) {
+      : engine_(spec, model, noise_seed) {
     engine_.load(static_cast<std::uint64_t>(model.kv_bytes_per_token * model.context * 2));
     for (int i = 0; i < 2; ++i) run(1, 1024, 16);  // it learns what its steps cost
   }
@@ -36,11 +36,11 @@ class Lone {
       for (const Produced& token : engine_.end_step(now_))
         if (token.first) first = now_;
     }
-    return {first - begin + round_trip_, now_ - first};
+    return {first - begin, now_ - first};
   }
 
  private:
-  double round_trip_, now_ = 0;
+  double now_ = 0;
   std::uint64_t last_ = 0;
   SimEngine engine_;
 };

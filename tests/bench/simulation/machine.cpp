@@ -56,21 +56,6 @@ EngineSpec desktop_gpu() {
           .pool = 1};
 }
 
-// A server GPU with 48 GB at 864 GB/s (L40S), of which this site has a half: some 4,000 prompt tokens a
-// second. It is loaded, and 30 ms away. The daemon predicts nothing of upstreams, so it knows the server as
-// an engine of the kind that shares nothing with the GPU; the machine has no such engine of its own.
-EngineSpec remote_server() {
-  return {.id = "server",
-          .target = "cpu",
-          .remote = true,
-          .operations = 64e12,
-          .attention = 26e12,
-          .bandwidth = 420e9,
-          .overhead = 1.0e-3,
-          .pool = 2,
-          .round_trip = 0.03};
-}
-
 }  // namespace
 
 std::vector<MachineSpec> machines() {
@@ -96,14 +81,6 @@ std::vector<MachineSpec> machines() {
                  .slowed = {{1, 1.03}, {1.07, 1}},
                  .shares = {1.0 / 512, 1.0 / 256, 1.0 / 128, 1.0 / 64, 1.0 / 32},
                  .has_gpu = true});
-  out.push_back({.id = "gpu+server",
-                 .what = "a desktop GPU (OpenCL), and half of a remote server's GPU",
-                 .engines = {remote_server(), desktop_gpu()},
-                 .pools = {{"machine", 48 * kGiB}, {"gpu", 15 * kGiB}, {"server", 24 * kGiB}},
-                 .slowed = {{1, 1}, {1, 1}},
-                 .shares = {1.0 / 512, 1.0 / 256, 1.0 / 128, 1.0 / 64, 1.0 / 32},
-                 .has_gpu = true,
-                 .has_server = true});
   return out;
 }
 

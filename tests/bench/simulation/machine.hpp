@@ -25,14 +25,12 @@ struct ModelSpec {
 struct EngineSpec {
   std::string id;
   std::string target;       // the engine kind as which the daemon knows it
-  bool remote = false;      // a server elsewhere: always loaded
   double operations = 0;    // a second in matrix products, as achieved in prefill
   double attention = 0;     // operations a second in attention over long contexts
   double bandwidth = 0;     // bytes a second, as achieved in decode
   double overhead = 0;      // seconds of every step: launches, sampling, delivery
   double load_seconds = 0;  // a cold start until the engine takes requests
   std::size_t pool = 0;     // of the machine's memory pools
-  double round_trip = 0;    // seconds of network before the first token
 };
 
 struct PoolSpec {
@@ -47,7 +45,7 @@ struct MachineSpec {
   // slowed[i][j]: how many times as long a step of engine i takes while engine j is in a step.
   std::vector<std::vector<double>> slowed;
   std::vector<double> shares;  // of the recorded load, rising
-  bool has_gpu = false, has_server = false;
+  bool has_gpu = false;
 };
 std::vector<MachineSpec> machines();
 

@@ -103,13 +103,6 @@ void World::happen(const Event& event) {
     case Event::Kind::look:
       govern();
       break;
-    case Event::Kind::submit: {
-      const SimRequest& request = requests_[event.index];
-      const auto taken = engines_[outcomes_[event.index].engine].submit(
-          event.index, name_of(request.app), request.tokens(), request.output_tokens);
-      if (!taken) bench::die("an engine refused a request: " + taken.error().message);
-      break;
-    }
   }
 }
 
@@ -142,10 +135,6 @@ void World::give_turns() {
 void World::acquire(std::size_t request) {
   const std::size_t engine = outcomes_[request].engine;
   Worker& worker = workers_[engine];
-  if (machine_.engines[engine].remote && worker.state == EngineState::stopped) {
-    worker.state = EngineState::ready;
-    engines_[engine].load(machine_.pools[machine_.engines[engine].pool].bytes);
-  }
   if (worker.state == EngineState::ready && !worker.held) return begin(request);
   worker.waiting.push_back(request);
   if (worker.state != EngineState::stopped) return;
@@ -167,17 +156,20 @@ void World::acquire(std::size_t request) {
   govern();
 }
 
-void World::begin(std::size_t request) {
-  Outcome& outcome = outcomes_[request];
+void World::begin(std::size_t index) {
+  const SimRequest& request = requests_[index];
+  Outcome& outcome = outcomes_[index];
   outcome.began = now_;
-  router_.began(request, *this);
-  add(Event::Kind::submit, now_ + machine_.engines[outcome.engine].round_trip / 2, request);
+  router_.began(index, *this);
+  const auto taken =
+      engines_[outcome.engine].submit(index, name_of(request.app), request.tokens(), request.output_tokens);
+  if (!taken) bench::die("an engine refused a request: " + taken.error().message);
 }
 
 void World::govern() {
   std::vector<fleet::Governor::Use> uses;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].state != EngineState::ready || workers_[i].id == 0) continue;
+    if (workers_[i].state != EngineState::ready) continue;
     uses.push_back({workers_[i].id, {}});
     if (engines_[i].open() == 0) uses.back().idle_since = point(workers_[i].idle_since);
   }
@@ -229,15 +221,14 @@ void World::end_step(std::size_t engine) {
     route::Turns::Place& place = places_[token.request];
     place.generated(1);
     outcome.output_tokens = token.output_tokens;
-    const double here = now_ + machine_.engines[engine].round_trip / 2;
     if (token.first) {
       outcome.first_step = token.first_step;
-      outcome.first_token = here;
+      outcome.first_token = now_;
       outcome.cached_tokens = token.cached_tokens;
     }
     router_.token(token.request, *this);
     if (!token.last) continue;
-    outcome.done = here;
+    outcome.done = now_;
     place.settle(requests_[token.request].prompt_tokens - token.cached_tokens);
     place = {};
     --open_[engine];

@@ -4,8 +4,8 @@
 // (memory for loads, evictions), and in each SimEngine the Scheduler with its KV books and prefix index, the
 // StepCostFit and the step budget. A Router decides; the one that is Flyball runs gather(), the Predictor and
 // policy::decide() (flyball_router.hpp).
-// Simulated: time, the steps' durations, loads, the network, and what ties the parts together (the Dispatcher
-// and the worker fleet run on sockets and timers). Prompts are tokens already: nothing is prepared.
+// Simulated: time, the steps' durations, loads, and what ties the parts together (the Dispatcher and the
+// worker fleet run on sockets and timers). Prompts are tokens already: nothing is prepared.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +75,7 @@ class World {
 
  private:
   struct Event {
-    enum class Kind : std::uint8_t { arrival, loaded, look, submit } kind;
+    enum class Kind : std::uint8_t { arrival, loaded, look } kind;
     double at = 0;
     std::uint64_t order = 0;
     std::size_t index = 0;  // of a request, or of an engine
