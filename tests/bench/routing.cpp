@@ -16,6 +16,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "daemon/settings/config_files.hpp"
 #include "tests/bench/program.hpp"
 #include "tests/bench/simulation/clairvoyant.hpp"
 #include "tests/bench/simulation/flyball_router.hpp"
@@ -38,7 +39,7 @@ constexpr double kCarried = 0.95;  // share within SLO at which a load counts as
 constexpr double kBesideBatchGpu = 1.3, kBesideBatchCpu = 1.6;  // p99 TTFT beside batch work to without
 
 struct Options {
-  std::string traces = "../shared/data/traces";
+  std::string traces = "../shared/data/traces", policy;
   std::vector<std::string> machines;
   std::uint32_t interactive = 400, search = 40;
   std::uint64_t seed = 1;
@@ -52,7 +53,8 @@ struct Contender {
   bool simple = true;  // a compared simple way; else Flyball itself
 };
 
-std::vector<Contender> contenders_of(const MachineSpec& machine) {
+// `policy` is Flyball's, and outlives them.
+std::vector<Contender> contenders_of(const MachineSpec& machine, const policy::Tree& policy) {
   std::vector<Contender> out;
   for (std::size_t i = 0; i < machine.engines.size(); ++i)
     out.push_back({"only " + machine.engines[i].id,
@@ -61,7 +63,8 @@ std::vector<Contender> contenders_of(const MachineSpec& machine) {
     out.push_back({"round robin", [](const MachineSpec&) { return std::make_unique<RoundRobinRouter>(); }});
     out.push_back({"least queue", [](const MachineSpec&) { return std::make_unique<LeastQueue>(); }});
   }
-  out.push_back({"flyball", make_flyball_router, false});
+  out.push_back(
+      {"flyball", [&policy](const MachineSpec& spec) { return make_flyball_router(spec, policy); }, false});
   return out;
 }
 
@@ -88,6 +91,7 @@ struct Report {  // of one machine
 struct Bench {
   const Traces& traces;
   const Options& options;
+  const policy::Tree& policy;
 
   Load load_of(const MachineSpec& machine, double share, bool batch = true) const {
     Load load = make_load(traces, {share, options.interactive, batch, options.seed});
@@ -100,11 +104,7 @@ struct Bench {
   struct Run {
     Figures figures;
     std::vector<Outcome> outcomes;
-    std::vector<std::size_t> plan() const {
-      std::vector<std::size_t> engines;
-      for (const Outcome& outcome : outcomes) engines.push_back(outcome.engine);
-      return engines;
-    }
+    std::vector<Placement> plan() const { return {outcomes.begin(), outcomes.end()}; }
   };
   Run run(const MachineSpec& machine, const Load& load, Router& router, double share) const {
     World world(machine, load.requests, router, noise_seed(share));
@@ -117,8 +117,8 @@ struct Bench {
     Cell cell;
     cell.share = share;
     cell.requests = load.requests.size();
-    std::vector<std::vector<std::size_t>> plans;
-    for (const Contender& contender : contenders_of(machine)) {
+    std::vector<std::vector<Placement>> plans;
+    for (const Contender& contender : contenders_of(machine, policy)) {
       const Run with = run(machine, load, *contender.make(machine), share);
       plans.push_back(with.plan());
       cell.rows.push_back({contender.name, with.figures});
@@ -209,7 +209,7 @@ const Figures* find(const Cell& cell, bool simple) {
 std::vector<Floor> floors_of(const Report& report) {
   Floor simple{"goodput beside the best simple way", kOfBestSimple, 1e9, false, {}};
   Floor bound{"goodput beside the clairvoyant bound", kOfClairvoyant, 1e9, false, {}};
-  const bool gpu = report.machine->has_gpu;
+  const bool gpu = report.machine->has_discrete_gpu();
   Floor batch{
       "p99 TTFT beside the batch app to without", gpu ? kBesideBatchGpu : kBesideBatchCpu, 0, true, {}};
   const auto lower = [](Floor& floor, double value, const std::string& where) {
@@ -307,6 +307,7 @@ Options parse(int argc, char** argv) {
   Options o;
   CLI::App app{"Routing under recorded load over simulated engines."};
   app.add_option("--traces", o.traces, "Folder of the recorded traces")->capture_default_str();
+  app.add_option("--policy", o.policy, "Flyball's policy file; none: the shipped one");
   app.add_option("--machine", o.machines, "Machines by id: cpu, apu, gpu; none: all");
   app.add_option("--interactive", o.interactive, "Chat and code requests of each load")
       ->capture_default_str()
@@ -348,7 +349,8 @@ int main(int argc, char** argv) {
     if (options.machines.empty() || std::ranges::find(options.machines, machine.id) != options.machines.end())
       reports.push_back({&machine, std::vector<Cell>(machine.shares.size()), {}});
 
-  const Bench bench{traces, options};
+  const policy::Tree policy = bench::expect(settings::policy_at(options.policy));
+  const Bench bench{traces, options, policy};
   std::vector<std::function<void()>> jobs;
   for (Report& report : reports)
     for (std::size_t i = 0; i < report.cells.size(); ++i)
@@ -356,7 +358,7 @@ int main(int argc, char** argv) {
   run_all(jobs, options.threads);
   jobs.clear();
   for (Report& report : reports) {
-    const auto contenders = contenders_of(*report.machine);
+    const auto contenders = contenders_of(*report.machine, policy);
     report.carried.resize(contenders.size());
     for (std::size_t i = 0; i < contenders.size(); ++i)
       jobs.push_back([&, i, contender = contenders[i]] {

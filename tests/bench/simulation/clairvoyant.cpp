@@ -10,7 +10,7 @@ namespace flyball::simulation {
 namespace {
 
 struct Tried {
-  std::vector<std::size_t> plan;
+  std::vector<Placement> plan;
   Figures figures;
   std::vector<std::size_t> missed;  // interactive requests beyond their SLO
 };
@@ -23,9 +23,9 @@ bool better(const Figures& left, const Figures& right) {
 }  // namespace
 
 Figures clairvoyant(const MachineSpec& machine, std::span<const SimRequest> requests, double seconds,
-                    const std::vector<std::vector<std::size_t>>& starts, std::uint64_t noise_seed,
+                    const std::vector<std::vector<Placement>>& starts, std::uint64_t noise_seed,
                     const SearchOptions& options) {
-  const auto simulate = [&](std::vector<std::size_t> plan) {
+  const auto simulate = [&](std::vector<Placement> plan) {
     Planned router(plan);
     World world(machine, requests, router, noise_seed);
     world.run();
@@ -45,7 +45,7 @@ Figures clairvoyant(const MachineSpec& machine, std::span<const SimRequest> requ
     return (engine + 1 + below(machine.engines.size() - 1)) % machine.engines.size();
   };
   for (std::uint32_t n = 0; n < options.simulations && !best.missed.empty(); ++n) {
-    std::vector<std::size_t> plan = best.plan;
+    std::vector<Placement> plan = best.plan;
     // Moves away what was late, or what came just before it to the same engine and made it late.
     const std::size_t moves = 1 + below(std::max<std::size_t>(1, best.missed.size() / 4));
     for (std::size_t move = 0; move < moves; ++move) {
@@ -53,15 +53,15 @@ Figures clairvoyant(const MachineSpec& machine, std::span<const SimRequest> requ
       if (below(2) == 0) {
         std::size_t before = request;
         for (std::size_t steps = 1 + below(6); before > 0 && steps > 0; --steps) --before;
-        if (plan[before] == plan[request]) request = before;
+        if (plan[before].engine == plan[request].engine) request = before;
       }
-      plan[request] = another(plan[request]);
+      plan[request].engine = another(plan[request].engine);
     }
     // Batch work next to it, too: a part of one engine's goes to another.
     if (below(4) == 0) {
       const std::size_t from = below(machine.engines.size()), to = another(from);
       for (std::size_t i = 0; i < requests.size(); ++i)
-        if (!requests[i].interactive() && plan[i] == from && below(4) == 0) plan[i] = to;
+        if (!requests[i].interactive() && plan[i].engine == from && below(4) == 0) plan[i].engine = to;
     }
     if (Tried tried = simulate(std::move(plan)); better(tried.figures, best.figures)) best = std::move(tried);
   }

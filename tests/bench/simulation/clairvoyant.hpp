@@ -15,9 +15,10 @@ struct SearchOptions {
   std::uint32_t simulations = 40;  // most assignments that are tried
   std::uint64_t seed = 1;
 };
-// `starts`: engines by request. The order in which an engine takes its requests stays the queue's.
+// `starts`: placements by request. Settings stay those of the start. The order in which an engine takes its
+// requests stays the queue's.
 Figures clairvoyant(const MachineSpec& machine, std::span<const SimRequest> requests, double seconds,
-                    const std::vector<std::vector<std::size_t>>& starts, std::uint64_t noise_seed,
+                    const std::vector<std::vector<Placement>>& starts, std::uint64_t noise_seed,
                     const SearchOptions& options);
 
 }  // namespace flyball::simulation

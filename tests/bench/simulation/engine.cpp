@@ -28,13 +28,14 @@ void SimEngine::unload() {
 }
 
 Result<void> SimEngine::submit(std::uint64_t request, const std::string& app, std::vector<Token> prompt,
-                               std::uint32_t output_tokens) {
+                               std::uint32_t output_tokens, const config::RequestSettings& settings) {
   Sequence sequence;
   sequence.request = request;
   sequence.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   sequence.output_tokens = output_tokens;
   const std::uint32_t most = sequence.prompt_tokens + output_tokens;
-  if (auto taken = scheduler_->submit({++last_id_, app, std::move(prompt), most}); !taken) return pass(taken);
+  if (auto taken = scheduler_->submit({++last_id_, app, std::move(prompt), most, settings}); !taken)
+    return pass(taken);
   sequences_.emplace(last_id_, sequence);
   // Whoever arrives stops a step that may be stopped, at the end of a layer.
   if (plan_ && plan_->may_stop && !given_up_) {

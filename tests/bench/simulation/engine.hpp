@@ -10,6 +10,7 @@
 
 #include "backends/engine/scheduler.hpp"
 #include "backends/engine/step_cost.hpp"
+#include "config/request_settings.hpp"
 #include "tests/bench/simulation/machine.hpp"
 
 namespace flyball::simulation {
@@ -34,7 +35,7 @@ class SimEngine {
 
   // A request of the app, which generates output_tokens.
   Result<void> submit(std::uint64_t request, const std::string& app, std::vector<Token> prompt,
-                      std::uint32_t output_tokens);
+                      std::uint32_t output_tokens, const config::RequestSettings& settings = {});
   // Begins a step if none is in flight and there is work.
   void begin_step(double now);
   bool stepping() const noexcept { return plan_.has_value(); }

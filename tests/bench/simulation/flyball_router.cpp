@@ -1,5 +1,6 @@
 #include "tests/bench/simulation/flyball_router.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -9,8 +10,10 @@
 #include "backends/graph/memory_plan.hpp"
 #include "daemon/measure/book.hpp"
 #include "daemon/predict/predictor.hpp"
+#include "daemon/probe/hardware_facts.hpp"
 #include "daemon/route/facts.hpp"
 #include "policy/decide.hpp"
+#include "policy/profile.hpp"
 #include "tests/bench/program.hpp"
 #include "tests/bench/simulation/calibration.hpp"
 #include "tests/bench/simulation/hash.hpp"
@@ -49,69 +52,71 @@ measure::Book book_of(const MachineSpec& machine, const config::ModelEntry& entr
   return measure::Book(measured, engines, {&entry, 1});
 }
 
+// As the probe would report the machine.
 policy::Facts hardware_of(const MachineSpec& machine) {
-  policy::Facts facts;
-  for (const std::string_view name : policy::default_targets()->names())
-    facts.set(facts.targets()->fact_of(name, policy::TargetFact::available), false, "probe");
-  for (const EngineSpec& engine : machine.engines)
-    facts.set(facts.targets()->fact_of(engine.target, policy::TargetFact::available), true, "probe");
-  facts.set("hardware.gpu.discrete_count", std::int64_t{machine.has_gpu ? 1 : 0}, "probe");
-  facts.set("hardware.memory.unified", !machine.has_gpu, "probe");
-  return facts;
+  probe::HardwareReport report;
+  report.cpu.cores = report.cpu.threads = machine.cores;
+  report.cpu.memory_total = report.cpu.memory_available = machine.pools.front().bytes;
+  if (machine.gpu)
+    report.devices[*config::find_engine_kind(machine.engines.front().target)].devices = {*machine.gpu};
+  return probe::facts_of(report, {});
+}
+
+// What their manifests declare: class, objective, and the medians of their traces' lengths.
+std::array<config::AppManifest, kAppNames.size()> apps() {
+  using config::WorkloadClass;
+  const auto app = [](AppId id, WorkloadClass kind, std::uint32_t prompt, std::uint32_t output) {
+    config::AppManifest manifest;
+    manifest.id = name_of(id);
+    manifest.workload.kind = kind;
+    manifest.workload.prompt_tokens = prompt;
+    manifest.workload.output_tokens = output;
+    return manifest;
+  };
+  std::array out{app(AppId::chat, WorkloadClass::chat, 6174, 347),
+                 app(AppId::code, WorkloadClass::completion, 1469, 13),
+                 app(AppId::batch, WorkloadClass::batch, 1020, 129)};
+  out.back().workload.objective = "throughput";
+  return out;
+}
+
+// Targets whose profile sets something.
+std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree) {
+  std::vector<predict::ProfileTarget> out;
+  for (const policy::Target* target : tree.program.targets)
+    if (const config::RequestSettings* settings = policy::settings_of(tree, *target))
+      out.push_back({target->backend, target->profile, *settings});
+  return out;
 }
 
 // The machine has one GPU, which all its engines with devices open.
 predict::DeviceGroups device_groups_of(const MachineSpec& machine) {
-  if (!machine.has_gpu) return {};
+  if (!machine.has_discrete_gpu()) return {};
   return {config::engine_ids(config::KindFilter::with_devices)};
 }
 
 class FlyballRouter final : public Router {
  public:
-  explicit FlyballRouter(const MachineSpec& machine)
+  FlyballRouter(const MachineSpec& machine, const policy::Tree& tree)
       : machine_(machine),
-        tree_(bench::expect(policy::parse_policy(policy_of(machine), "policy.yaml"))),
+        tree_(tree),
+        profiles_(profiles_of(tree)),
         hardware_(hardware_of(machine)),
+        file_(file_of(ModelSpec{})),
         model_(model_entry(ModelSpec{})),
         book_(book_of(machine, model_)),
-        predictor_(KeyedHash(mixed(1), mixed(2)), device_groups_of(machine)) {
-    for (const AppId app : {AppId::chat, AppId::code, AppId::batch}) {
-      config::AppManifest& manifest = apps_[static_cast<std::size_t>(app)];
-      manifest.id = name_of(app);
-      manifest.workload.kind =
-          app == AppId::batch ? config::WorkloadClass::batch : config::WorkloadClass::chat;
-    }
-  }
+        apps_(apps()),
+        predictor_(KeyedHash(mixed(1), mixed(2)), device_groups_of(machine)) {}
 
-  std::size_t choose(std::size_t index, const World& world) override {
+  Placement choose(std::size_t index, const World& world) override {
     asked_.resize(world.requests().size());
     const SimRequest& request = world.requests()[index];
-    Asked& asked = asked_[index];
-    config::AppManifest& app = apps_[static_cast<std::size_t>(request.app)];
-    app.slo.ttft.reset();
-    // The SLO of this request, which a client would give in x-slo-ttft-ms.
-    if (request.slo_ttft > 0) app.slo.ttft = std::chrono::milliseconds(std::llround(request.slo_ttft * 1e3));
-    asked.prompt =
-        std::make_shared<const predict::PromptPrint>(predictor_.print_of(TextPrompt{request.text()}, app.id));
-    route::RequestTraits traits;
-    traits.operation = "completion";
-    traits.prompt_bytes = asked.prompt->bytes;
-    traits.stream = true;
-    const route::LiveState live{world.status(), world.memory()};
-    policy::Facts facts = route::gather(hardware_, std::chrono::milliseconds(0), app, model_, traits, live,
-                                        nullptr, book_, kUnixSeconds);
-    predict::Query query = query_of(index, world);
-    std::vector<predict::EngineState> engines;
-    for (const fleet::WorkerStatus& worker : live.workers) engines.push_back(state_of(worker));
-    query.engines = engines;
-    const std::vector<predict::LineState> lines = world.lines(index);
-    query.lines = lines;
-    predictor_.predict(query, facts);
+    asked_[index].prompt = std::make_shared<const predict::PromptPrint>(
+        predictor_.print_of(TextPrompt{request.text()}, name_of(request.app)));
+    const policy::Facts facts = facts_for(index, world);
     policy::decide(tree_, facts, decision_);
     if (decision_.target == nullptr) bench::die("the policy names no engine that is available");
-    const auto at = std::ranges::find(machine_.engines, decision_.target->backend, &EngineSpec::target);
-    asked.place = predictor_.enter({query, at->target, facts});
-    return static_cast<std::size_t>(at - machine_.engines.begin());
+    return enter(index, world, facts, *decision_.target);
   }
 
   void began(std::size_t request, const World& world) override {
@@ -150,16 +155,57 @@ class FlyballRouter final : public Router {
   };
 
   predict::Query query_of(std::size_t index, const World& world) const {
+    const SimRequest& request = world.requests()[index];
     predict::Query query;
-    query.app = name_of(world.requests()[index].app);
+    query.app = name_of(request.app);
     query.model = kModelId;
     query.prompt = asked_[index].prompt;
+    query.declared_output = *apps_[static_cast<std::size_t>(request.app)].workload.output_tokens;
     query.slots = model_.max_sequences;
     query.book = &book_;
     query.unix_seconds = kUnixSeconds;
     query.now = point(world.now());
     query.request = index + 1;
     return query;
+  }
+  policy::Facts facts_for(std::size_t index, const World& world) {
+    const SimRequest& request = world.requests()[index];
+    config::AppManifest& app = apps_[static_cast<std::size_t>(request.app)];
+    app.slo.ttft.reset();
+    // The SLO of this request, which a client would give in x-slo-ttft-ms.
+    if (request.slo_ttft > 0) app.slo.ttft = std::chrono::milliseconds(std::llround(request.slo_ttft * 1e3));
+    route::RequestTraits traits;
+    traits.operation = "completion";
+    traits.prompt_bytes = asked_[index].prompt->bytes;
+    traits.stream = true;
+    const route::LiveState live{world.status(), world.memory()};
+    policy::Facts facts = route::gather(hardware_, std::chrono::milliseconds(0), app, model_, traits, live,
+                                        &file_, book_, kUnixSeconds);
+    std::vector<predict::EngineState> engines;
+    for (const fleet::WorkerStatus& worker : live.workers) engines.push_back(state_of(worker));
+    const std::vector<predict::LineState> lines = world.lines(index);
+    predict::Query query = query_of(index, world);
+    query.profiles = profiles_;
+    query.engines = engines;
+    query.lines = lines;
+    predictor_.predict(query, facts);
+    return facts;
+  }
+  // The predictor counts the request among those at the target.
+  Placement enter(std::size_t index, const World& world, const policy::Facts& facts,
+                  const policy::Target& target) {
+    const auto at = std::ranges::find(machine_.engines, target.backend, &EngineSpec::target);
+    if (at == machine_.engines.end()) bench::die("the machine has no engine " + target.backend);
+    const std::vector<predict::LineState> lines = world.lines(index);
+    predict::Query query = query_of(index, world);
+    query.settings = settings_of(target);
+    query.lines = lines;
+    asked_[index].place = predictor_.enter({query, at->target, facts});
+    return {static_cast<std::size_t>(at - machine_.engines.begin()), query.settings};
+  }
+  config::RequestSettings settings_of(const policy::Target& target) const {
+    const config::RequestSettings* const settings = policy::settings_of(tree_, target);
+    return settings == nullptr ? config::RequestSettings{} : *settings;
   }
   static predict::EngineState state_of(const fleet::WorkerStatus& worker) {
     const std::uint64_t block = graph::KvLayout{}.block_size;
@@ -168,15 +214,19 @@ class FlyballRouter final : public Router {
             1,
             block * worker.load.kv_blocks_total,
             block * worker.load.kv_blocks_used,
-            false};
+            worker.load.spills,
+            worker.info.digest,
+            worker.state == fleet::WorkerState::starting && worker.account_bytes > 0};
   }
 
   const MachineSpec& machine_;
-  const policy::Tree tree_;
+  const policy::Tree& tree_;
+  const std::vector<predict::ProfileTarget> profiles_;
   const policy::Facts hardware_;
+  const BackendInfo file_;
   const config::ModelEntry model_;
   const measure::Book book_;
-  std::array<config::AppManifest, 3> apps_;
+  std::array<config::AppManifest, kAppNames.size()> apps_;  // in AppId's order
   predict::Predictor predictor_;
   std::vector<Asked> asked_;  // by request; their places go before the predictor
   policy::Decision decision_;
@@ -184,27 +234,8 @@ class FlyballRouter final : public Router {
 
 }  // namespace
 
-std::string policy_of(const MachineSpec& machine) {
-  std::string all;
-  for (const EngineSpec& engine : machine.engines) all += (all.empty() ? "" : ", ") + engine.target;
-  return "schema: flyball.policy/v1\n"
-         "rules:\n"
-         "  - id: interactive\n"
-         "    because: a person waits for the first token\n"
-         "    when: {fact: app.slo.ttft, exists: true}\n"
-         "    use: [" +
-         all +
-         "]\n"
-         "    pick: meets_slo\n"
-         "    on_slo_miss: fastest\n"
-         "default:\n"
-         "  because: nobody waits for batch work, so it leaves the faster engines to people\n"
-         "  use: [" +
-         machine.engines.back().target + "]\n";
-}
-
-std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine) {
-  return std::make_unique<FlyballRouter>(machine);
+std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine, const policy::Tree& tree) {
+  return std::make_unique<FlyballRouter>(machine, tree);
 }
 
 }  // namespace flyball::simulation

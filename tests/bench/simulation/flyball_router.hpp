@@ -1,19 +1,18 @@
-// Flyball as a Router: what Dispatcher::Impl does for a request, on simulated time. Real: gather(), the
-// measure::Book, the Predictor (fed as RunningJob feeds it), and decide() on a policy file. The router knows
-// of the engines what the daemon knows: their status, what a calibration measured of them before the run, and
-// what their answers took. It never sees the cost model, the noise or an output length.
+// Flyball as a Router: what Dispatcher::Impl does for a request, on simulated time. Real: the probe's facts
+// of a machine, gather(), the measure::Book, the Predictor (fed as RunningJob feeds it), decide() on a
+// policy, and the settings of the target's profile. The router knows of the engines what the daemon knows:
+// their status, what a calibration measured of them before the run, and what their answers took. It never
+// sees the cost model, the noise or an output length.
 #pragma once
 
 #include <memory>
-#include <string>
 
+#include "policy/tree.hpp"
 #include "tests/bench/simulation/world.hpp"
 
 namespace flyball::simulation {
 
-// The policy file of the machine: people's requests go where their SLO is met, batch work to the slowest
-// engine.
-std::string policy_of(const MachineSpec& machine);
-std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine);
+// Both outlive the router.
+std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine, const policy::Tree& tree);
 
 }  // namespace flyball::simulation

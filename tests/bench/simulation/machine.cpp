@@ -56,7 +56,31 @@ EngineSpec desktop_gpu() {
           .pool = 1};
 }
 
+DeviceReport gpu(const char* name, const char* vendor, const char* kind, std::uint64_t memory_bytes) {
+  DeviceReport report;
+  report.id = device_id(name, 0, vendor);
+  report.name = name;
+  report.vendor = vendor;
+  report.kind = kind;
+  report.memory_bytes = memory_bytes;
+  report.unified = report.kind == "integrated";
+  report.dispatched = true;
+  return report;
+}
+
 }  // namespace
+
+BackendInfo file_of(const ModelSpec& model) {
+  BackendInfo info;
+  info.architecture = "llama";
+  info.quantization = "Q4_0";
+  info.parameters = static_cast<std::uint64_t>(model.parameters);
+  info.context_length = model.context;
+  info.weight_bytes = static_cast<std::uint64_t>(model.weight_bytes);
+  info.token_weight_bytes = info.weight_bytes;
+  info.kv_token_bytes = static_cast<std::uint64_t>(model.kv_bytes_per_token);
+  return info;
+}
 
 std::vector<MachineSpec> machines() {
   std::vector<MachineSpec> out;
@@ -65,14 +89,17 @@ std::vector<MachineSpec> machines() {
                  .engines = {desktop_cpu()},
                  .pools = {{"machine", 48 * kGiB}},
                  .slowed = {{1}},
-                 .shares = {1.0 / 2048, 1.0 / 1024, 1.0 / 512, 1.0 / 256, 1.0 / 128}});
+                 .shares = {1.0 / 2048, 1.0 / 1024, 1.0 / 512, 1.0 / 256, 1.0 / 128},
+                 .cores = 16});
   // Both engines read the same memory and share its power: either slows the other.
   out.push_back({.id = "apu",
                  .what = "an integrated GPU (Vulkan) and its 8 cores",
                  .engines = {integrated_gpu(), laptop_cpu()},
                  .pools = {{"machine", 56 * kGiB}},
                  .slowed = {{1, 1.35}, {1.6, 1}},
-                 .shares = {1.0 / 2048, 1.0 / 1024, 1.0 / 512, 1.0 / 256, 1.0 / 128}});
+                 .shares = {1.0 / 2048, 1.0 / 1024, 1.0 / 512, 1.0 / 256, 1.0 / 128},
+                 .cores = 8,
+                 .gpu = gpu("AMD Radeon 780M", "amd", "integrated", 28 * kGiB)});
   // The GPU's driver thread takes one core of 16, and loses a little to threads that keep all cores busy.
   out.push_back({.id = "gpu",
                  .what = "a desktop GPU (OpenCL) and 16 cores",
@@ -80,7 +107,8 @@ std::vector<MachineSpec> machines() {
                  .pools = {{"machine", 48 * kGiB}, {"gpu", 15 * kGiB}},
                  .slowed = {{1, 1.03}, {1.07, 1}},
                  .shares = {1.0 / 512, 1.0 / 256, 1.0 / 128, 1.0 / 64, 1.0 / 32},
-                 .has_gpu = true});
+                 .cores = 16,
+                 .gpu = gpu("NVIDIA GeForce RTX 4060 Ti", "nvidia", "discrete", 16 * kGiB)});
   return out;
 }
 

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/backend.hpp"
+#include "backends/device_report.hpp"
 #include "backends/engine/scheduler.hpp"
 
 namespace flyball::simulation {
@@ -21,6 +24,9 @@ struct ModelSpec {
   std::uint32_t layers = 32;
   std::uint32_t context = 40'960;  // the longest prompt and the longest answer
 };
+
+// What the model's file says of itself.
+BackendInfo file_of(const ModelSpec& model);
 
 struct EngineSpec {
   std::string id;
@@ -45,7 +51,9 @@ struct MachineSpec {
   // slowed[i][j]: how many times as long a step of engine i takes while engine j is in a step.
   std::vector<std::vector<double>> slowed;
   std::vector<double> shares;  // of the recorded load, rising
-  bool has_gpu = false;
+  std::uint32_t cores = 0;
+  std::optional<DeviceReport> gpu = {};  // the device of the first engine
+  bool has_discrete_gpu() const { return gpu && gpu->kind == "discrete"; }
 };
 std::vector<MachineSpec> machines();
 

@@ -4,11 +4,11 @@
 
 namespace flyball::simulation {
 
-std::size_t LeastQueue::choose(std::size_t, const World& world) {
+Placement LeastQueue::choose(std::size_t, const World& world) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < world.machine().engines.size(); ++i)
     if (world.open_at(i) < world.open_at(best)) best = i;
-  return best;
+  return {best};
 }
 
 double true_work(const EngineSpec& engine, const ModelSpec& model, const SimRequest& request) {
@@ -24,7 +24,7 @@ double true_work(const EngineSpec& engine, const ModelSpec& model, const SimRequ
          request.output_tokens * step_seconds(engine, model, token) / kStepsShared;
 }
 
-std::size_t LeastTrueWork::choose(std::size_t request, const World& world) {
+Placement LeastTrueWork::choose(std::size_t request, const World& world) {
   const auto& engines = world.machine().engines;
   work_.resize(engines.size());
   request_.resize(world.requests().size());
@@ -39,7 +39,7 @@ std::size_t LeastTrueWork::choose(std::size_t request, const World& world) {
     }
   }
   work_[best] += request_[request];
-  return best;
+  return {best};
 }
 
 void LeastTrueWork::done(std::size_t request, const World& world) {

@@ -15,7 +15,7 @@ namespace flyball::simulation {
 class OneEngine final : public Router {
  public:
   explicit OneEngine(std::size_t engine) : engine_(engine) {}
-  std::size_t choose(std::size_t, const World&) override { return engine_; }
+  Placement choose(std::size_t, const World&) override { return {engine_}; }
 
  private:
   std::size_t engine_;
@@ -23,8 +23,8 @@ class OneEngine final : public Router {
 
 class RoundRobinRouter final : public Router {
  public:
-  std::size_t choose(std::size_t, const World& world) override {
-    return next_++ % world.machine().engines.size();
+  Placement choose(std::size_t, const World& world) override {
+    return {next_++ % world.machine().engines.size()};
   }
 
  private:
@@ -34,14 +34,14 @@ class RoundRobinRouter final : public Router {
 // The engine with the fewest open requests; of equal ones the fastest.
 class LeastQueue final : public Router {
  public:
-  std::size_t choose(std::size_t, const World& world) override;
+  Placement choose(std::size_t, const World& world) override;
 };
 
 // The engine that would have done its open work and this request first, by the true costs and output lengths.
 // Only a start for the clairvoyant search: no daemon knows them.
 class LeastTrueWork final : public Router {
  public:
-  std::size_t choose(std::size_t request, const World& world) override;
+  Placement choose(std::size_t request, const World& world) override;
   void done(std::size_t request, const World& world) override;
 
  private:
@@ -52,11 +52,11 @@ class LeastTrueWork final : public Router {
 // As somebody has planned it.
 class Planned final : public Router {
  public:
-  explicit Planned(std::vector<std::size_t> plan) : plan_(std::move(plan)) {}
-  std::size_t choose(std::size_t request, const World&) override { return plan_[request]; }
+  explicit Planned(std::vector<Placement> plan) : plan_(std::move(plan)) {}
+  Placement choose(std::size_t request, const World&) override { return plan_[request]; }
 
  private:
-  std::vector<std::size_t> plan_;
+  std::vector<Placement> plan_;
 };
 
 // Seconds that a request takes of an engine among other requests, by the true costs.

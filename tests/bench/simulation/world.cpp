@@ -109,7 +109,9 @@ void World::happen(const Event& event) {
 void World::arrive(std::size_t index) {
   const SimRequest& request = requests_[index];
   Outcome& outcome = outcomes_[index];
-  outcome.engine = router_.choose(index, *this);
+  const Placement placement = router_.choose(index, *this);
+  outcome.engine = placement.engine;
+  outcome.settings = placement.settings;
   outcome.beside_batch = open_batch_ > 0;
   if (!request.interactive()) ++open_batch_;
   ++open_[outcome.engine];
@@ -161,8 +163,8 @@ void World::begin(std::size_t index) {
   Outcome& outcome = outcomes_[index];
   outcome.began = now_;
   router_.began(index, *this);
-  const auto taken =
-      engines_[outcome.engine].submit(index, name_of(request.app), request.tokens(), request.output_tokens);
+  const auto taken = engines_[outcome.engine].submit(index, name_of(request.app), request.tokens(),
+                                                     request.output_tokens, outcome.settings);
   if (!taken) bench::die("an engine refused a request: " + taken.error().message);
 }
 
@@ -268,16 +270,12 @@ std::vector<fleet::WorkerStatus> World::status() const {
     status.load.kv_blocks_used = engines_[i].kv_blocks_used();
     status.load.steps = engines_[i].steps();
     status.account_bytes = governor_.bytes(worker.id);
+    status.info = file_of(model_);
     status.info.backend = status.backend;
     status.info.model = kModelId;
     status.info.max_sequences = SimEngine::kSlots;
-    status.info.context_length = model_.context;
-    status.info.weight_bytes = static_cast<std::uint64_t>(model_.weight_bytes);
     status.info.kv_bytes = worker.kv_bytes;
-    status.info.token_weight_bytes = static_cast<std::uint64_t>(model_.weight_bytes);
-    status.info.parameters = static_cast<std::uint64_t>(model_.parameters);
-    status.info.quantization = "Q4_0";
-    status.info.architecture = "llama";
+    status.info.kv_token_bytes = 0;  // of one that is ready, as the daemon has it
     out.push_back(std::move(status));
   }
   return out;

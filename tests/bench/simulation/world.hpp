@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "config/app_manifest.hpp"
+#include "config/request_settings.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/fleet/governor.hpp"
 #include "daemon/route/turns.hpp"
@@ -28,9 +29,14 @@ namespace flyball::simulation {
 
 inline constexpr const char* kModelId = "m";
 
-// What became of one request. Times are seconds since the simulation began; below 0: never.
-struct Outcome {
+// Where a request goes, and what the profile of its target asks of the engine.
+struct Placement {
   std::size_t engine = 0;
+  config::RequestSettings settings = {};
+};
+
+// What became of one request. Times are seconds since the simulation began; below 0: never.
+struct Outcome : Placement {
   bool beside_batch = false;  // batch requests were open when it came
   double began = -1, first_step = -1, first_token = -1, done = -1;
   std::uint32_t cached_tokens = 0, output_tokens = 0;
@@ -42,8 +48,7 @@ class World;
 class Router {
  public:
   virtual ~Router() = default;
-  // The index of an engine.
-  virtual std::size_t choose(std::size_t request, const World& world) = 0;
+  virtual Placement choose(std::size_t request, const World& world) = 0;
   // Whatever the daemon sees of a request later: the engine takes it, gives a token, has given the last one.
   virtual void began(std::size_t /*request*/, const World&) {}
   virtual void token(std::size_t /*request*/, const World&) {}
