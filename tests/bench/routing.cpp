@@ -244,7 +244,8 @@ ordered_json json_of(const std::string& router, const Figures& f) {
           {"batch_tokens_per_s", f.batch_tokens_per_second},
           {"batch_done", f.batch_done},
           {"interactive_on", f.interactive_on},
-          {"batch_on", f.batch_on}};
+          {"batch_on", f.batch_on},
+          {"moved", f.moved}};
 }
 
 ordered_json json_of(const Report& report) {
@@ -273,6 +274,7 @@ void print_row(const MachineSpec& machine, const std::string& name, const Figure
   for (std::size_t i = 0; i < machine.engines.size(); ++i)
     on += (i > 0 ? ", " : "") + machine.engines[i].id + " " + std::to_string(f.interactive_on[i]) + "+" +
           std::to_string(f.batch_on[i]);
+  if (f.moved > 0) on += "; moved " + std::to_string(f.moved);
   std::printf("    %-22s %9.4f %6.1f %% %9.2f %9.2f %10.0f %6.0f %%   %s\n", name.c_str(), f.goodput,
               100 * f.share(), f.ttft_p50, f.ttft_p99, f.batch_tokens_per_second, 100 * f.batch_done,
               on.c_str());

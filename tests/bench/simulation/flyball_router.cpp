@@ -12,6 +12,7 @@
 #include "daemon/predict/predictor.hpp"
 #include "daemon/probe/hardware_facts.hpp"
 #include "daemon/route/facts.hpp"
+#include "daemon/route/reconsideration.hpp"
 #include "policy/decide.hpp"
 #include "policy/profile.hpp"
 #include "tests/bench/program.hpp"
@@ -111,12 +112,42 @@ class FlyballRouter final : public Router {
   Placement choose(std::size_t index, const World& world) override {
     asked_.resize(world.requests().size());
     const SimRequest& request = world.requests()[index];
-    asked_[index].prompt = std::make_shared<const predict::PromptPrint>(
+    Asked& asked = asked_[index];
+    asked.prompt = std::make_shared<const predict::PromptPrint>(
         predictor_.print_of(TextPrompt{request.text()}, name_of(request.app)));
+    asked.reconsideration = route::Reconsideration(app_of(request).slo);
     const policy::Facts facts = facts_for(index, world);
-    policy::decide(tree_, facts, decision_);
-    if (decision_.target == nullptr) bench::die("the policy names no engine that is available");
-    return enter(index, world, facts, *decision_.target);
+    policy::decide(tree_, facts, asked.decision);
+    if (asked.decision.target == nullptr) bench::die("the policy names no engine that is available");
+    decided(asked, route::outlook_of(asked.decision, facts, waited(index, world)));
+    return enter(index, world, facts);
+  }
+
+  // As RunningJob::reconsider().
+  Placement look(std::size_t index, const World& world) override {
+    Asked& asked = asked_[index];
+    const policy::Facts facts = facts_for(index, world);
+    const std::chrono::microseconds so_far = waited(index, world);
+    const route::Outlook now = route::outlook_of(asked.decision, facts, so_far);
+    if (!asked.reconsideration.reason(now)) {
+      asked.until_look = asked.reconsideration.until_look(now);
+      return world.outcome(index);
+    }
+    const std::string from = asked.decision.target->backend;
+    policy::decide(tree_, facts, deciding_);
+    if (deciding_.target != nullptr && !route::stays_against(deciding_, facts, from))
+      asked.decision = deciding_;
+    decided(asked, route::outlook_of(asked.decision, facts, so_far));
+    if (asked.decision.target->backend != from) return enter(index, world, facts);
+    Placement placement = world.outcome(index);
+    placement.settings = settings_of(*asked.decision.target);
+    asked.place.asks(placement.settings);
+    return placement;
+  }
+
+  std::optional<double> until_look(std::size_t index) const override {
+    const auto& time = asked_[index].until_look;
+    return time ? std::optional(std::chrono::duration<double>(*time).count()) : std::nullopt;
   }
 
   void began(std::size_t request, const World& world) override {
@@ -152,7 +183,25 @@ class FlyballRouter final : public Router {
   struct Asked {
     std::shared_ptr<const predict::PromptPrint> prompt;
     predict::Predictor::Place place;
+    policy::Decision decision;
+    route::Reconsideration reconsideration{{}};
+    std::optional<std::chrono::microseconds> until_look;
   };
+
+  static void decided(Asked& asked, const route::Outlook& outlook) {
+    asked.reconsideration.decided(outlook);
+    asked.until_look = asked.reconsideration.until_look(outlook);
+  }
+  static std::chrono::microseconds waited(std::size_t index, const World& world) {
+    return std::chrono::microseconds(std::llround((world.now() - world.requests()[index].at) * 1e6));
+  }
+  // With the SLO of this request.
+  const config::AppManifest& app_of(const SimRequest& request) {
+    config::AppManifest& app = apps_[static_cast<std::size_t>(request.app)];
+    app.slo.ttft.reset();
+    if (request.slo_ttft > 0) app.slo.ttft = std::chrono::milliseconds(std::llround(request.slo_ttft * 1e3));
+    return app;
+  }
 
   predict::Query query_of(std::size_t index, const World& world) const {
     const SimRequest& request = world.requests()[index];
@@ -169,37 +218,47 @@ class FlyballRouter final : public Router {
     return query;
   }
   policy::Facts facts_for(std::size_t index, const World& world) {
-    const SimRequest& request = world.requests()[index];
-    config::AppManifest& app = apps_[static_cast<std::size_t>(request.app)];
-    app.slo.ttft.reset();
-    // The SLO of this request, which a client would give in x-slo-ttft-ms.
-    if (request.slo_ttft > 0) app.slo.ttft = std::chrono::milliseconds(std::llround(request.slo_ttft * 1e3));
+    const Asked& asked = asked_[index];
     route::RequestTraits traits;
     traits.operation = "completion";
-    traits.prompt_bytes = asked_[index].prompt->bytes;
+    traits.prompt_bytes = asked.prompt->bytes;
     traits.stream = true;
-    const route::LiveState live{world.status(), world.memory()};
-    policy::Facts facts = route::gather(hardware_, std::chrono::milliseconds(0), app, model_, traits, live,
-                                        &file_, book_, kUnixSeconds);
+    traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(waited(index, world));
+    const std::vector<predict::LineState> lines = world.lines(index);
+    route::LiveState live{world.status(), world.memory()};
+    for (fleet::WorkerStatus& worker : live.workers) {
+      const auto line = std::ranges::find(lines, worker.backend, &predict::LineState::backend);
+      const bool own = asked.place && asked.decision.target->backend == worker.backend && line != lines.end();
+      worker.load.waiting +=
+          own ? line->turn.before : static_cast<std::uint32_t>(world.waiting_in_line(worker.backend));
+    }
+    policy::Facts facts =
+        route::gather(hardware_, std::chrono::milliseconds(0), app_of(world.requests()[index]), model_,
+                      traits, live, &file_, book_, kUnixSeconds);
+    const std::vector<std::string>& gave_up = asked.reconsideration.left();
+    if (!gave_up.empty()) policy::forget_derived(facts);
+    for (const std::string& backend : gave_up)
+      facts.set(facts.targets()->fact_of(backend, policy::TargetFact::available), false, "request");
     std::vector<predict::EngineState> engines;
     for (const fleet::WorkerStatus& worker : live.workers) engines.push_back(state_of(worker));
-    const std::vector<predict::LineState> lines = world.lines(index);
     predict::Query query = query_of(index, world);
     query.profiles = profiles_;
     query.engines = engines;
     query.lines = lines;
     predictor_.predict(query, facts);
+    if (!gave_up.empty()) policy::derive(facts);
     return facts;
   }
-  // The predictor counts the request among those at the target.
-  Placement enter(std::size_t index, const World& world, const policy::Facts& facts,
-                  const policy::Target& target) {
+  // The predictor counts the request among those at the decision's target.
+  Placement enter(std::size_t index, const World& world, const policy::Facts& facts) {
+    const policy::Target& target = *asked_[index].decision.target;
     const auto at = std::ranges::find(machine_.engines, target.backend, &EngineSpec::target);
     if (at == machine_.engines.end()) bench::die("the machine has no engine " + target.backend);
     const std::vector<predict::LineState> lines = world.lines(index);
     predict::Query query = query_of(index, world);
     query.settings = settings_of(target);
     query.lines = lines;
+    asked_[index].place = {};
     asked_[index].place = predictor_.enter({query, at->target, facts});
     return {static_cast<std::size_t>(at - machine_.engines.begin()), query.settings};
   }
@@ -229,7 +288,7 @@ class FlyballRouter final : public Router {
   std::array<config::AppManifest, kAppNames.size()> apps_;  // in AppId's order
   predict::Predictor predictor_;
   std::vector<Asked> asked_;  // by request; their places go before the predictor
-  policy::Decision decision_;
+  policy::Decision deciding_;  // storage for decide()
 };
 
 }  // namespace

@@ -50,6 +50,7 @@ Figures figures_of(const World& world, double seconds) {
   for (std::size_t i = 0; i < world.requests().size(); ++i) {
     const SimRequest& request = world.requests()[i];
     const Outcome& outcome = world.outcome(i);
+    if (outcome.moves > 0) ++out.moved;
     if (request.interactive()) {
       ++out.interactive;
       if (outcome.done >= 0) ++out.interactive_on[outcome.engine];

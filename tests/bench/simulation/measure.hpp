@@ -24,6 +24,7 @@ struct Figures {
   double batch_tokens_per_second = 0;  // prompt and output, over the time until the last batch request ended
   double batch_done = 0;               // share of batch requests that ended while requests still arrived
   std::vector<std::size_t> interactive_on, batch_on;  // requests by engine
+  std::size_t moved = 0;  // requests of both kinds that changed their engine while they waited
   double share() const noexcept { return interactive == 0 ? 1 : double(within_slo) / double(interactive); }
 };
 bool within_slo(const SimRequest& request, const Outcome& outcome) noexcept;

@@ -36,6 +36,10 @@ std::vector<fleet::MemoryPool> pools_of(const MachineSpec& machine) {
 
 }  // namespace
 
+Placement Router::look(std::size_t request, const World& world) {
+  return world.outcome(request);
+}
+
 World::World(const MachineSpec& machine, std::span<const SimRequest> requests, Router& router,
              std::uint64_t seed)
     : machine_(machine),
@@ -43,6 +47,7 @@ World::World(const MachineSpec& machine, std::span<const SimRequest> requests, R
       router_(router),
       turns_(std::make_shared<route::Turns>([this] { return std::llround(now_ * 1e3); })),
       places_(requests.size()),
+      arrivals_(requests.size()),
       governor_(pools_of(machine)),
       workers_(machine.engines.size()),
       open_(machine.engines.size()),
@@ -100,32 +105,59 @@ void World::happen(const Event& event) {
     case Event::Kind::loaded:
       ready(event.index);
       break;
-    case Event::Kind::look:
+    case Event::Kind::govern:
       govern();
+      break;
+    case Event::Kind::look:
+      look_at(event.index);
       break;
   }
 }
 
 void World::arrive(std::size_t index) {
+  outcomes_[index].beside_batch = open_batch_ > 0;
+  if (!requests_[index].interactive()) ++open_batch_;
+  arrivals_[index] = turns_->arrive(1);
+  stand_in_line(index, router_.choose(index, *this));
+}
+
+void World::stand_in_line(std::size_t index, const Placement& placement) {
   const SimRequest& request = requests_[index];
   Outcome& outcome = outcomes_[index];
-  const Placement placement = router_.choose(index, *this);
   outcome.engine = placement.engine;
   outcome.settings = placement.settings;
-  outcome.beside_batch = open_batch_ > 0;
-  if (!request.interactive()) ++open_batch_;
   ++open_[outcome.engine];
   places_[index] =
       turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots, name_of(request.app),
-                   weight_of(request), static_cast<double>(request.prompt_tokens), false, turns_->arrive(1)},
+                   weight_of(request), static_cast<double>(request.prompt_tokens), false, arrivals_[index]},
                   [this, index] { granted_.push_back(index); });
+  if (const auto seconds = router_.until_look(index)) add(Event::Kind::look, now_ + *seconds, index);
+}
+
+void World::look_at(std::size_t index) {
+  Outcome& outcome = outcomes_[index];
+  if (outcome.began >= 0) return;
+  const Placement placement = router_.look(index, *this);
+  if (placement.engine == outcome.engine) {
+    outcome.settings = placement.settings;
+    if (const auto seconds = router_.until_look(index)) add(Event::Kind::look, now_ + *seconds, index);
+    return;
+  }
+  places_[index].settle(0);
+  places_[index] = {};
+  std::erase(workers_[outcome.engine].waiting, index);
+  --open_[outcome.engine];
+  ++outcome.moves;
+  stand_in_line(index, placement);
 }
 
 std::vector<predict::LineState> World::lines(std::size_t request) const {
   const SimRequest& asked = requests_[request];
   std::vector<predict::LineState> out;
-  turns_->forecast(kModelId, {name_of(asked.app), weight_of(asked), static_cast<double>(asked.prompt_tokens)},
-                   out);
+  turns_->forecast(
+      kModelId,
+      {name_of(asked.app), weight_of(asked), static_cast<double>(asked.prompt_tokens), 1, arrivals_[request]},
+      out);
   return out;
 }
 
@@ -202,7 +234,7 @@ void World::govern() {
         bench::die("the governor refused " + machine_.engines[engine].id + ": " + action.error->message);
     }
   }
-  if (step.look_again) add(Event::Kind::look, std::max(now_, seconds_of(*step.look_again)), 0);
+  if (step.look_again) add(Event::Kind::govern, std::max(now_, seconds_of(*step.look_again)), 0);
 }
 
 void World::ready(std::size_t engine) {
@@ -264,8 +296,7 @@ std::vector<fleet::WorkerStatus> World::status() const {
                    : worker.state == EngineState::stopped ? fleet::WorkerState::stopped
                                                           : fleet::WorkerState::starting;
     status.load.running = engines_[i].running();
-    status.load.waiting = engines_[i].open() - std::min(engines_[i].open(), status.load.running) +
-                          static_cast<std::uint32_t>(turns_->waiting(kModelId, status.backend));
+    status.load.waiting = engines_[i].open() - std::min(engines_[i].open(), status.load.running);
     status.load.kv_blocks_total = engines_[i].kv_blocks();
     status.load.kv_blocks_used = engines_[i].kv_blocks_used();
     status.load.steps = engines_[i].steps();

@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/app_manifest.hpp"
@@ -40,6 +42,7 @@ struct Outcome : Placement {
   bool beside_batch = false;  // batch requests were open when it came
   double began = -1, first_step = -1, first_token = -1, done = -1;
   std::uint32_t cached_tokens = 0, output_tokens = 0;
+  std::uint32_t moves = 0;  // to another engine, while it waited
 };
 
 class World;
@@ -49,6 +52,10 @@ class Router {
  public:
   virtual ~Router() = default;
   virtual Placement choose(std::size_t request, const World& world) = 0;
+  // Where a request goes now that waited until it was looked at: it stays, or gives up its place in line.
+  virtual Placement look(std::size_t request, const World& world);
+  // Seconds until the next look at the request, asked after each of the two; nullopt: there is none.
+  virtual std::optional<double> until_look(std::size_t /*request*/) const { return std::nullopt; }
   // Whatever the daemon sees of a request later: the engine takes it, gives a token, has given the last one.
   virtual void began(std::size_t /*request*/, const World&) {}
   virtual void token(std::size_t /*request*/, const World&) {}
@@ -69,10 +76,13 @@ class World {
   std::span<const SimRequest> requests() const noexcept { return requests_; }
   const Outcome& outcome(std::size_t request) const { return outcomes_[request]; }
   std::span<const Outcome> outcomes() const noexcept { return outcomes_; }
-  // What the daemon knows of its engines: as Fleet::status(), with who waits for a turn added.
+  // What the daemon knows of its engines: as Fleet::status().
   std::vector<fleet::WorkerStatus> status() const;
+  std::size_t waiting_in_line(std::string_view target) const {
+    return turns_->waiting(kModelId, std::string(target));
+  }
   fleet::MemoryStatus memory() const;
-  // The request's turn in the line of each engine, if it came now.
+  // The request's turn in the line of each engine: its own, or if it came now.
   std::vector<predict::LineState> lines(std::size_t request) const;
   // Requests that were sent to an engine and are not over.
   std::uint32_t open_at(std::size_t engine) const { return open_[engine]; }
@@ -80,7 +90,7 @@ class World {
 
  private:
   struct Event {
-    enum class Kind : std::uint8_t { arrival, loaded, look } kind;
+    enum class Kind : std::uint8_t { arrival, loaded, govern, look } kind;
     double at = 0;
     std::uint64_t order = 0;
     std::size_t index = 0;  // of a request, or of an engine
@@ -102,6 +112,8 @@ class World {
   void add(Event::Kind kind, double at, std::size_t index);
   void happen(const Event& event);
   void arrive(std::size_t request);
+  void stand_in_line(std::size_t request, const Placement& placement);
+  void look_at(std::size_t request);
   void give_turns();
   void acquire(std::size_t request);
   void begin(std::size_t request);
@@ -121,6 +133,7 @@ class World {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::shared_ptr<route::Turns> turns_;
   std::vector<route::Turns::Place> places_;
+  std::vector<route::FairQueue::Id> arrivals_;
   std::vector<std::size_t> granted_;  // whose turn has just come
   fleet::Governor governor_;
   fleet::Governor::Id last_id_ = 0;
