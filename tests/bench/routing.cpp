@@ -1,6 +1,6 @@
 // Routing under recorded load over simulated engines (tests/bench/simulation/world.hpp says which code is
-// real): Flyball beside every engine alone, round robin, least queue and a clairvoyant bound, by machine and
-// load.
+// real): Flyball beside every engine alone, round robin, least queue, prefix cache and load together, and a
+// clairvoyant bound, by machine and load.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -62,6 +62,7 @@ std::vector<Contender> contenders_of(const MachineSpec& machine, const policy::T
   if (machine.engines.size() > 1) {
     out.push_back({"round robin", [](const MachineSpec&) { return std::make_unique<RoundRobinRouter>(); }});
     out.push_back({"least queue", [](const MachineSpec&) { return std::make_unique<LeastQueue>(); }});
+    out.push_back({"prefix and load", [](const MachineSpec&) { return std::make_unique<PrefixAndLoad>(); }});
   }
   out.push_back(
       {"flyball", [&policy](const MachineSpec& spec) { return make_flyball_router(spec, policy); }, false});

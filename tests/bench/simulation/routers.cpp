@@ -1,6 +1,7 @@
 #include "tests/bench/simulation/routers.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace flyball::simulation {
 
@@ -9,6 +10,49 @@ Placement LeastQueue::choose(std::size_t, const World& world) {
   for (std::size_t i = 1; i < world.machine().engines.size(); ++i)
     if (world.open_at(i) < world.open_at(best)) best = i;
   return {best};
+}
+
+std::uint32_t PrefixAndLoad::Engine::uncached(const SimRequest& request) const {
+  std::uint32_t cached = 0;
+  while (cached + kPromptBlock <= request.prompt_tokens &&
+         used_at.contains(request.block(cached / kPromptBlock)))
+    cached += kPromptBlock;
+  return request.prompt_tokens - cached;
+}
+
+void PrefixAndLoad::Engine::keep(const SimRequest& request, double now, std::uint64_t kv_tokens) {
+  for (std::uint32_t n = 0; n < request.prompt_tokens / kPromptBlock; ++n) used_at[request.block(n)] = now;
+  // Of one prompt, later blocks first: without its beginning a prefix is of no use.
+  while (used_at.size() * kPromptBlock > kv_tokens)
+    used_at.erase(std::ranges::min_element(
+        used_at, {}, [](const auto& block) { return std::pair(block.second, ~block.first); }));
+}
+
+Placement PrefixAndLoad::choose(std::size_t request, const World& world) {
+  const SimRequest& asked = world.requests()[request];
+  engines_.resize(world.machine().engines.size());
+  to_compute_.resize(world.requests().size());
+  const auto best = std::ranges::min_element(engines_, {}, [&](const Engine& engine) {
+    return engine.to_compute + engine.uncached(asked) + engine.open + asked.prompt_tokens;
+  });
+  to_compute_[request] = best->uncached(asked);
+  best->to_compute += to_compute_[request];
+  best->open += asked.prompt_tokens;
+  return {static_cast<std::size_t>(best - engines_.begin())};
+}
+
+void PrefixAndLoad::token(std::size_t request, const World& world) {
+  const Outcome& outcome = world.outcome(request);
+  Engine& engine = engines_[outcome.engine];
+  ++engine.open;
+  if (outcome.output_tokens > 1) return;
+  engine.to_compute -= to_compute_[request];
+  engine.keep(world.requests()[request], world.now(), world.kv_tokens(outcome.engine));
+}
+
+void PrefixAndLoad::done(std::size_t request, const World& world) {
+  const Outcome& outcome = world.outcome(request);
+  engines_[outcome.engine].open -= world.requests()[request].prompt_tokens + outcome.output_tokens;
 }
 
 double true_work(const EngineSpec& engine, const ModelSpec& model, const SimRequest& request) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,30 @@ class RoundRobinRouter final : public Router {
 class LeastQueue final : public Router {
  public:
   Placement choose(std::size_t, const World& world) override;
+};
+
+// The field's usual heuristic, prefix cache and load together, by the rule of NVIDIA Dynamo's KV router with
+// its defaults, overlap weight 1 and temperature 0 (docs/design_docs/router_design.md, "Cost Calculation"):
+//   cost = prefill blocks + decode blocks
+// The engine of least cost takes the request; of equal ones the fastest. Prefill blocks are those of prompts
+// that the engine has to compute, this one's included, each without the prefix that its cache holds; decode
+// blocks are those of its open requests, this one's included. Counted in tokens here. The router knows an
+// engine's cache as blocks of kPromptBlock tokens, of which the KV has room for the latest used.
+class PrefixAndLoad final : public Router {
+ public:
+  Placement choose(std::size_t request, const World& world) override;
+  void token(std::size_t request, const World& world) override;
+  void done(std::size_t request, const World& world) override;
+
+ private:
+  struct Engine {
+    std::uint64_t to_compute = 0, open = 0;             // tokens
+    std::unordered_map<std::uint64_t, double> used_at;  // of blocks in its cache
+    std::uint32_t uncached(const SimRequest& request) const;
+    void keep(const SimRequest& request, double now, std::uint64_t kv_tokens);
+  };
+  std::vector<Engine> engines_;
+  std::vector<std::uint32_t> to_compute_;  // tokens of each request's prompt, where it is
 };
 
 // The engine that would have done its open work and this request first, by the true costs and output lengths.

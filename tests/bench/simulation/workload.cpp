@@ -103,8 +103,7 @@ std::uint32_t token_bytes(Token token) noexcept {
 std::vector<Token> SimRequest::tokens() const {
   std::vector<Token> out(prompt_tokens);
   for (std::uint32_t i = 0; i < prompt_tokens; ++i) {
-    const std::uint32_t block = i / kPromptBlock;
-    const std::uint64_t id = blocks.empty() ? first_block + block : blocks[block];
+    const std::uint64_t id = block(i / kPromptBlock);
     out[i] = static_cast<Token>(mixed(id * kPromptBlock + i % kPromptBlock) & 0x7fffffffU);
   }
   return out;

@@ -31,6 +31,8 @@ struct SimRequest {
   double slo_ttft = 0;                // seconds to the first token; 0: no SLO
 
   bool interactive() const noexcept { return app != AppId::batch; }
+  // The id of the prompt's n-th block of kPromptBlock tokens.
+  std::uint64_t block(std::uint32_t n) const { return blocks.empty() ? first_block + n : blocks[n]; }
   // Equal prompts have equal tokens, and the length of the prompt's text is the sum of token_bytes().
   std::vector<Token> tokens() const;
   std::string text() const;

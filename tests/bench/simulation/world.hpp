@@ -84,6 +84,9 @@ class World {
   fleet::MemoryStatus memory() const;
   // The request's turn in the line of each engine: its own, or if it came now.
   std::vector<predict::LineState> lines(std::size_t request) const;
+  std::uint64_t kv_tokens(std::size_t engine) const {
+    return std::uint64_t{engines_[engine].kv_blocks()} * engine::SchedulerLimits{}.block_size;
+  }
   // Requests that were sent to an engine and are not over.
   std::uint32_t open_at(std::size_t engine) const { return open_[engine]; }
   std::uint64_t steps() const;
