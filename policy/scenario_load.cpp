@@ -44,11 +44,15 @@ std::size_t read_price(Scan& scan, std::size_t at) {
   std::size_t end = begin + 1;
   if (scan.text.next(end) == "k" && scan.text.before(end) == Break::none) ++end;
   bool price = sign || scan.text.has_between(at, "$");
+  const Pattern* const name = scan.text.longest(at).pattern;
+  const bool is_card = name != nullptr && name->machine != nullptr;  // "budget 3090 build"
   if (scan.text.before(at) != Break::hard && at > 0 && *number >= kLeastOfABudget)
-    price |= scan.text.word(at - 1) == "budget" ||
+    price |= (scan.text.word(at - 1) == "budget" && !is_card) ||
              (at > 1 && scan.text.word(at - 1) == "of" && scan.text.word(at - 2) == "budget");
   const auto same = [&](std::string_view one) { return same_word(scan.text.next(end), one); };
-  if (std::ranges::any_of(kCurrencies, same) || among(kCurrencySigns, scan.text.next(end))) {
+  const bool sign_of_next = number_of(scan.text.next(end + 1)).has_value();  // "3090 €700"
+  if (std::ranges::any_of(kCurrencies, same) ||
+      (among(kCurrencySigns, scan.text.next(end)) && !sign_of_next)) {
     price = true;
     ++end;
   }

@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 11> kCarrying{"gb",  "tb",      "x",     
                                                      "rtx", "machine", "server", "node", "mac"};
 constexpr std::array<std::string_view, 3> kVague{"few", "several", "many"};  // "a few hundred users"
 constexpr double kMostOfARange = 1e6;
+constexpr double kLeastSizeOfARange = 8;  // GB; a smaller number before a dash is that of a product
 constexpr std::array<std::string_view, 8> kGigabytes{"gb", "gib", "gigs",     "gig",
                                                      "g",  "go",  "gigabyte", "gigabytes"};
 constexpr std::array<std::string_view, 5> kBillions{"b", "bn", "billion", "billions", "bil"};
@@ -238,6 +239,8 @@ class NumberJoiner {
     if (behind.empty() || (unit_twice && behind != unit)) return;
     const bool load = is_unit(kAsking, behind) || behind == "k";
     if (!load && !is_unit(kCarrying, behind)) return;
+    if (link == "-" && *low < kLeastSizeOfARange && is_unit(kGigabytes, behind))
+      return;  // "Raspberry Pi 5 - 8GB"
     const double taken = load ? *high : *low;
     notes_.push_back("\"" + atoms_[at].text + link + atoms_[i].text + " " + std::string(behind) +
                      "\" is a range: " + std::to_string(std::llround(taken)) + " is taken");

@@ -187,6 +187,11 @@ TEST(Scenario, RangesAndMagnitudesAreOneNumber) {
   EXPECT_EQ(integer(words("16-24 GB vram"), "hardware.gpu.memory"),
             16LL << 30);  // the load fits into the less
   EXPECT_EQ(integer(words("2-4 gpus"), "hardware.gpu.discrete_count"), 2);
+  // A dash behind the number of a product makes no range.
+  for (const char* said : {"Raspberry Pi 5 - 8GB", "Ryzen 7 - 32GB RAM"}) {
+    EXPECT_TRUE(read(said).notes.empty()) << said;
+    EXPECT_EQ(integer(words(said), "hardware.memory.total"), (said[1] == 'a' ? 8LL : 32LL) << 30) << said;
+  }
   EXPECT_EQ(integer(words("qwen3-30b-a3b, 8 users"), "model.parameters"), 30'000'000'000);
   EXPECT_THAT(read("20-10 users").skipped, ElementsAre("20"));
   EXPECT_EQ(integer(words("a few hundred users"), "workload.concurrency"), 32);  // as "hundreds of users"
@@ -286,6 +291,8 @@ TEST(Scenario, APriceIsNoCardAndNoYear) {
     EXPECT_FALSE(read(said).understood.empty()) << said;
   }
   EXPECT_EQ(integer(words("2k usd, 4090"), "hardware.gpu.discrete_count"), 1);
+  EXPECT_EQ(integer(words("budget 3090 build"), "hardware.gpu.discrete_count"), 1);
+  EXPECT_EQ(integer(words("3090 \xE2\x82\xAC\x37\x30\x30"), "hardware.gpu.discrete_count"), 1);
   EXPECT_EQ(words("amd 5700g apu").get("hardware.memory.total"), nullptr);  // no 5700 GB
   EXPECT_THAT(read("rtx 2000 ada").skipped, ElementsAre("2000", "ada"));
 }
