@@ -13,7 +13,7 @@ namespace flyball::policy {
 // board: a single-board computer without a GPU. unified: a chip of the table that is not Apple's.
 enum class Host : std::uint8_t { none, apple, board, unified, deck, phone, laptop, pc };
 
-// What the words so far say a machine is.
+// The machine that the words so far describe.
 struct MachineWords {
   Host host = Host::none;
   const Machine* chip = nullptr;  // its chip of the table, where it has one
@@ -25,11 +25,11 @@ struct MachineWords {
   bool empty() const noexcept { return host == Host::none && card.empty(); }
 };
 
-// What one pattern says of its machine; either `word` or `machine` is set. `said`: the words in small
+// The words of one pattern about its machine; either `word` or `machine` is set. `said`: the words in small
 // letters.
 MachineWords machine_words(const ScenarioWord* word, const Machine* machine, std::string_view said);
 
-// What stands before a machine's words: nothing, "and", "and a".
+// The words before a machine: none, "and", "and a".
 enum class Apart : std::uint8_t { no, joined, joined_with_article };
 // Whether `next` cannot be part of the machine that `now` describes.
 bool another_machine(const MachineWords& now, const MachineWords& next, Apart apart);

@@ -564,7 +564,7 @@ void Service::Impl::run(const Call& call, FindReceipt operation) {
   found(lookup, fail(ErrorCode::overloaded, "Too many receipts are being looked for in the store already."));
 }
 
-// Of model files: an app with a key learns nothing of the operator's folders.
+// Paths of model files are not for an app with a key: it learns nothing of the operator's folders.
 bool Service::Impl::sees_paths(const Call& call) const {
   return is_operator(*call.state, call.codec, call.exchange->request(), call.exchange->peer());
 }

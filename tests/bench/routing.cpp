@@ -31,9 +31,9 @@ using namespace flyball::simulation;
 using nlohmann::ordered_json;
 
 // The floors of the issue that this program is held to.
-// Of the best simple way's goodput, at every load of which that way carries so much.
+// Least share of the best simple way's goodput, at every load of which that way carries so much.
 constexpr double kOfBestSimple = 0.98, kSimpleCarries = 0.5;
-// Of the clairvoyant bound's goodput, likewise.
+// The same of the clairvoyant bound's goodput.
 constexpr double kOfClairvoyant = 0.9, kBoundCarries = 0.8;
 constexpr double kCarried = 0.95;  // share within SLO at which a load counts as carried
 constexpr double kBesideBatchGpu = 1.3, kBesideBatchCpu = 1.6;  // p99 TTFT beside batch work to without

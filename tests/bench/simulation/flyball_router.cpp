@@ -53,7 +53,7 @@ measure::Book book_of(const MachineSpec& machine, const config::ModelEntry& entr
   return measure::Book(measured, engines, {&entry, 1});
 }
 
-// As the probe would report the machine.
+// The machine in a report of the probe.
 policy::Facts hardware_of(const MachineSpec& machine) {
   probe::HardwareReport report;
   report.cpu.cores = report.cpu.threads = machine.cores;
@@ -63,7 +63,7 @@ policy::Facts hardware_of(const MachineSpec& machine) {
   return probe::facts_of(report, {});
 }
 
-// What their manifests declare: class, objective, and the medians of their traces' lengths.
+// Their manifests declare class, objective and the medians of their traces' lengths.
 std::array<config::AppManifest, kAppNames.size()> apps() {
   using config::WorkloadClass;
   const auto app = [](AppId id, WorkloadClass kind, std::uint32_t prompt, std::uint32_t output) {
@@ -123,7 +123,7 @@ class FlyballRouter final : public Router {
     return enter(index, world, facts);
   }
 
-  // As RunningJob::reconsider().
+  // Follows RunningJob::reconsider().
   Placement look(std::size_t index, const World& world) override {
     Asked& asked = asked_[index];
     const policy::Facts facts = facts_for(index, world);

@@ -25,7 +25,7 @@ struct ModelSpec {
   std::uint32_t context = 40'960;  // the longest prompt and the longest answer
 };
 
-// What the model's file says of itself.
+// The model's file, in its own words.
 BackendInfo file_of(const ModelSpec& model);
 
 struct EngineSpec {
