@@ -19,7 +19,7 @@ constexpr std::array kSetsOf{NumberWord{"dual", 2}, NumberWord{"couple", 2}, Num
                              NumberWord{"triple", 3}, NumberWord{"quad", 4}};
 constexpr std::array kMagnitudes{NumberWord{"k", 1000}, NumberWord{"thousand", 1000},
                                  NumberWord{"hundred", 100}, NumberWord{"dozen", 12}};
-// Those who ask, with a number before them.
+// The words for those who ask, behind a number.
 constexpr std::array<std::string_view, 22> kAsking{
     "user",      "people",  "person",     "dev",          "developer", "engineer", "employee", "student",
     "colleague", "agent",   "coworker",   "kid",          "member",    "session",  "stream",   "client",

@@ -38,8 +38,7 @@ using IsForTemplate = bool (*)(HistoryObject of, std::string_view name) noexcept
 // - other members that are null or empty are left out, in messages, calls and functions alike, and those that
 //   are not for the template.
 // missing_field, invalid_value, unsupported_value, unsupported_feature, json_too_deep and json_too_large name
-// the member
-// ("messages[2].role").
+// the member ("messages[2].role").
 Result<ChatHistory> read_chat_history(JsonView messages, IsForTemplate is_for_template);
 
 }  // namespace flyball::api

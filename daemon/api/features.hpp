@@ -11,8 +11,7 @@
 namespace flyball::api {
 
 // unsupported_feature: "'tools' is not served. Flyball does not serve ...". `param`: the field that asks for
-// it,
-// "" for a path.
+// it, "" for a path.
 Error unserved(const config::Capability& capability, std::string param);
 
 // `file`: what the model's file says of itself; nullptr: not known.

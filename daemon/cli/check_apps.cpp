@@ -20,7 +20,7 @@ void warn(Warnings& out, const std::string& at, const std::string& message) {
   out.push_back({policy::LintFinding::Level::warning, message, at});
 }
 
-// Where the manifest declares it, or the manifest.
+// The place in the manifest that declares the key, or the manifest's own.
 std::string place(const config::AppManifest& app, const std::string& key) {
   const auto at = app.places.find(key);
   return at == app.places.end() ? app.id_at : at->second;

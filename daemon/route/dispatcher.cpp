@@ -38,6 +38,8 @@ predict::EngineState state_of(const fleet::WorkerStatus& worker) {
           worker.state == fleet::WorkerState::starting && !worker.ending && worker.account_bytes > 0};
 }
 
+}  // namespace
+
 std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree) {
   std::vector<predict::ProfileTarget> out;
   for (const policy::Target* target : tree.program.targets)
@@ -45,8 +47,6 @@ std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree) {
       out.push_back({target->backend, target->profile, *settings});
   return out;
 }
-
-}  // namespace
 
 predict::DeviceGroups device_groups(const fleet::MemoryStatus& memory) {
   predict::DeviceGroups out;

@@ -24,6 +24,8 @@
 
 namespace flyball::route {
 
+// The targets of the tree whose profile sets something.
+std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree);
 // Whose request it is, and when it came; nothing is decided yet.
 Receipt begun_receipt(const JobSpec& spec);
 // The engine that a request begins on, as receipts keep it.

@@ -35,7 +35,6 @@ using nlohmann::ordered_json;
 constexpr double kOfBestSimple = 0.98, kSimpleCarries = 0.5;
 // The same of the clairvoyant bound's goodput.
 constexpr double kOfClairvoyant = 0.9, kBoundCarries = 0.8;
-constexpr double kCarried = 0.95;  // share within SLO at which a load counts as carried
 constexpr double kBesideBatchGpu = 1.3, kBesideBatchCpu = 1.6;  // p99 TTFT beside batch work to without
 
 struct Options {
@@ -86,7 +85,6 @@ struct Cell {  // one machine at one load
 struct Report {  // of one machine
   const MachineSpec* machine = nullptr;
   std::vector<Cell> cells;
-  std::vector<std::pair<std::string, double>> carried;  // load that each contender carries
 };
 
 struct Bench {
@@ -149,28 +147,6 @@ struct Bench {
       ++j;
     }
     return ttft.empty() ? 0 : quantile(ttft, 0.99) / quantile(ttft_without, 0.99);
-  }
-
-  // The largest share of the recorded load up to which kCarried of the interactive requests hold their SLO,
-  // between the machine's loads by bisection to 4 %; 0: not even the least one.
-  double carried(const MachineSpec& machine, const Contender& contender,
-                 const std::vector<Cell>& cells) const {
-    double low = 0, high = 0;
-    for (const Cell& cell : cells) {
-      const auto row = std::ranges::find(cell.rows, contender.name, &Row::router);
-      if (row->figures.share() < kCarried) {
-        high = cell.share;
-        break;
-      }
-      low = cell.share;
-    }
-    if (low == 0 || high == 0) return low;
-    while (high / low > 1.04) {
-      const double middle = std::sqrt(low * high);
-      const Run tried = run(machine, load_of(machine, middle), *contender.make(machine), middle);
-      (tried.figures.share() >= kCarried ? low : high) = middle;
-    }
-    return low;
   }
 };
 
@@ -256,7 +232,6 @@ ordered_json json_of(const Report& report) {
     if (cell.beside_batch > 0) load["ttft_p99_beside_batch"] = cell.beside_batch;
     out["loads"].push_back(std::move(load));
   }
-  for (const auto& [name, load] : report.carried) out["carried"][name] = load;
   for (const Floor& floor : floors_of(report))
     out["floors"].push_back({{"floor", floor.name},
                              {floor.at_most ? "most" : "least", floor.least_or_most},
@@ -292,10 +267,6 @@ void print(const Report& report) {
       std::printf("    flyball's p99 TTFT while batch work is open: %.2f times that without it\n",
                   cell.beside_batch);
   }
-  if (!report.carried.empty()) std::printf("  load carried with %.0f %% within SLO:", 100 * kCarried);
-  for (const auto& [name, load] : report.carried)
-    std::printf("  %s %s", name.c_str(), load == 0 ? "none" : share_text(load).c_str());
-  std::printf("\n");
   for (const Floor& floor : floors_of(report))
     std::printf("  floor: %s: %.3f, %s %.2f, at %s: %s\n", floor.name.c_str(), floor.worst,
                 floor.at_most ? "at most" : "at least", floor.least_or_most, floor.where.c_str(),
@@ -346,7 +317,7 @@ int main(int argc, char** argv) {
   std::vector<Report> reports;
   for (const MachineSpec& machine : all)
     if (options.machines.empty() || std::ranges::find(options.machines, machine.id) != options.machines.end())
-      reports.push_back({&machine, std::vector<Cell>(machine.shares.size()), {}});
+      reports.push_back({&machine, std::vector<Cell>(machine.shares.size())});
 
   const policy::Tree policy = bench::expect(settings::policy_at(options.policy));
   const Bench bench{traces, options, policy};
@@ -354,16 +325,6 @@ int main(int argc, char** argv) {
   for (Report& report : reports)
     for (std::size_t i = 0; i < report.cells.size(); ++i)
       jobs.push_back([&, i] { report.cells[i] = bench.cell(*report.machine, report.machine->shares[i]); });
-  run_all(jobs, options.threads);
-  jobs.clear();
-  for (Report& report : reports) {
-    const auto contenders = contenders_of(*report.machine, policy);
-    report.carried.resize(contenders.size());
-    for (std::size_t i = 0; i < contenders.size(); ++i)
-      jobs.push_back([&, i, contender = contenders[i]] {
-        report.carried[i] = {contender.name, bench.carried(*report.machine, contender, report.cells)};
-      });
-  }
   run_all(jobs, options.threads);
 
   if (options.json) {

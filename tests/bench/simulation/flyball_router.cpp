@@ -11,6 +11,7 @@
 #include "daemon/measure/book.hpp"
 #include "daemon/predict/predictor.hpp"
 #include "daemon/probe/hardware_facts.hpp"
+#include "daemon/route/dispatcher_impl.hpp"
 #include "daemon/route/facts.hpp"
 #include "daemon/route/reconsideration.hpp"
 #include "policy/decide.hpp"
@@ -81,16 +82,8 @@ std::array<config::AppManifest, kAppNames.size()> apps() {
   return out;
 }
 
-// Targets whose profile sets something.
-std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree) {
-  std::vector<predict::ProfileTarget> out;
-  for (const policy::Target* target : tree.program.targets)
-    if (const config::RequestSettings* settings = policy::settings_of(tree, *target))
-      out.push_back({target->backend, target->profile, *settings});
-  return out;
-}
-
-// The machine has one GPU, which all its engines with devices open.
+// All engines with devices open a machine's one discrete GPU. An integrated GPU is opened by one engine
+// alone.
 predict::DeviceGroups device_groups_of(const MachineSpec& machine) {
   if (!machine.has_discrete_gpu()) return {};
   return {config::engine_ids(config::KindFilter::with_devices)};
@@ -101,7 +94,7 @@ class FlyballRouter final : public Router {
   FlyballRouter(const MachineSpec& machine, const policy::Tree& tree)
       : machine_(machine),
         tree_(tree),
-        profiles_(profiles_of(tree)),
+        profiles_(route::profiles_of(tree)),
         hardware_(hardware_of(machine)),
         file_(file_of(ModelSpec{})),
         model_(model_entry(ModelSpec{})),

@@ -22,7 +22,7 @@ std::uint32_t PrefixAndLoad::Engine::uncached(const SimRequest& request) const {
 
 void PrefixAndLoad::Engine::keep(const SimRequest& request, double now, std::uint64_t kv_tokens) {
   for (std::uint32_t n = 0; n < request.prompt_tokens / kPromptBlock; ++n) used_at[request.block(n)] = now;
-  // Of one prompt, later blocks first: without its beginning a prefix is of no use.
+  // Later blocks of a prompt go first: without its beginning a prefix is of no use.
   while (used_at.size() * kPromptBlock > kv_tokens)
     used_at.erase(std::ranges::min_element(
         used_at, {}, [](const auto& block) { return std::pair(block.second, ~block.first); }));

@@ -31,13 +31,13 @@ namespace flyball::simulation {
 
 inline constexpr const char* kModelId = "m";
 
-// Where a request goes, and what the profile of its target asks of the engine.
+// The engine that a request goes to, with the settings of its target's profile.
 struct Placement {
   std::size_t engine = 0;
   config::RequestSettings settings = {};
 };
 
-// What became of one request. Times are seconds since the simulation began; below 0: never.
+// The end of one request. Times are seconds since the simulation began; below 0: never.
 struct Outcome : Placement {
   bool beside_batch = false;  // batch requests were open when it came
   double began = -1, first_step = -1, first_token = -1, done = -1;
@@ -52,7 +52,7 @@ class Router {
  public:
   virtual ~Router() = default;
   virtual Placement choose(std::size_t request, const World& world) = 0;
-  // Where a request goes now that waited until it was looked at: it stays, or gives up its place in line.
+  // The new placement of a request that waited until this look: it stays, or gives up its place in line.
   virtual Placement look(std::size_t request, const World& world);
   // Seconds until the next look at the request, asked after each of the two; nullopt: there is none.
   virtual std::optional<double> until_look(std::size_t /*request*/) const { return std::nullopt; }
@@ -76,7 +76,7 @@ class World {
   std::span<const SimRequest> requests() const noexcept { return requests_; }
   const Outcome& outcome(std::size_t request) const { return outcomes_[request]; }
   std::span<const Outcome> outcomes() const noexcept { return outcomes_; }
-  // What the daemon knows of its engines: as Fleet::status().
+  // The engines as Fleet::status() has them.
   std::vector<fleet::WorkerStatus> status() const;
   std::size_t waiting_in_line(std::string_view target) const {
     return turns_->waiting(kModelId, std::string(target));
