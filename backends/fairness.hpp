@@ -27,6 +27,12 @@
 // 8. The scheduler applies the place of a request (config::RequestSettings) below clauses 5 and 6: among
 //    guests of one presence, and among all others. A step budget up to kLongestStep bounds a guest's prompt,
 //    too, where a sequence of another app asks for it.
+// 9. Requests `behind` are for times in which nobody else is there. Each app has a line of its own for them.
+// One
+//    of them is at the engine, and has its turn as any other. While it is there, others are handed over as if
+//    the rest of them were not, and more of them only while nobody else waits. The scheduler takes the slots
+//    and the KV of all but one of them for others (with an only slot, of that one, too), and lets them add
+//    kBehindShare to the time of the others' steps.
 #pragma once
 
 #include <algorithm>
@@ -47,6 +53,10 @@ inline constexpr std::uint64_t kRemembered = 100;
 // Service by which a newcomer may be ahead of the app that is next. With more it would get more than its
 // share.
 inline constexpr double kMostLead = 4096;
+
+// Of the time that steps of others take: what they take longer for those `behind`, so that these never stand
+// still.
+inline constexpr double kBehindShare = 0.05;
 
 constexpr bool is_newcomer(std::uint32_t presence) noexcept {
   return presence == 0;
@@ -84,6 +94,7 @@ struct QueuedApp {
   std::uint64_t first = kNone;  // arrival number of the request that has waited longest; kNone: none waits
   std::uint64_t came = 0;       // requests that the queue had handed over when the app came last
   std::uint32_t presence = 0;
+  bool behind = false;  // these are its requests `behind`
 
   bool waits() const noexcept { return first != kNone; }
   bool before(const QueuedApp& other) const noexcept {
@@ -96,18 +107,67 @@ constexpr bool came_lately(const QueuedApp& app, std::uint64_t handed_over) noex
   return handed_over - app.came <= kRemembered;
 }
 
-// The apps of one queue that the next turn depends on.
+// The apps of one queue, or those of one place, as far as the next turn depends on them.
 struct TurnCandidates {
-  const QueuedApp* next = nullptr;  // of those that wait, the first by QueuedApp::before(); may be nullptr
+  const QueuedApp* next = nullptr;      // of those that wait, the first by QueuedApp::before()
   const QueuedApp* newcomer = nullptr;  // the same of the newcomers
-  bool one_yields = false;              // an app yields a place
-  bool others_come = false;             // an app besides `next` came lately
+  const QueuedApp *came_last = nullptr, *came_before = nullptr;  // the two that came last
+  bool one_yields = false;                                       // an app yields a place
+  std::uint32_t taken = 0;                                       // their requests at the engine
+
+  void add(const QueuedApp& app) noexcept {
+    one_yields = one_yields || yields_place(app.presence);
+    taken += app.presence;
+    add_latest(&app);
+    if (!app.waits()) return;
+    next = first(next, &app);
+    if (is_newcomer(app.presence)) newcomer = first(newcomer, &app);
+  }
+  TurnCandidates with(const TurnCandidates& more) const noexcept {
+    TurnCandidates out = *this;
+    out.next = first(next, more.next);
+    out.newcomer = first(newcomer, more.newcomer);
+    out.add_latest(more.came_last);
+    out.add_latest(more.came_before);
+    out.one_yields = one_yields || more.one_yields;
+    out.taken += more.taken;
+    return out;
+  }
+  void add_latest(const QueuedApp* app) noexcept {
+    if (app == nullptr) return;
+    if (came_last == nullptr || app->came > came_last->came)
+      came_before = std::exchange(came_last, app);
+    else if (came_before == nullptr || app->came > came_before->came)
+      came_before = app;
+  }
+  // An app besides `next` came lately.
+  bool others_come(std::uint64_t handed_over) const noexcept {
+    const QueuedApp* const other = came_last == next ? came_before : came_last;
+    return other != nullptr && came_lately(*other, handed_over);
+  }
+
+ private:
+  static const QueuedApp* first(const QueuedApp* one, const QueuedApp* other) noexcept {
+    if (one == nullptr || other == nullptr) return one == nullptr ? other : one;
+    return other->before(*one) ? other : one;
+  }
 };
-// The app whose first request the queue hands over now; nullptr: none.
-constexpr const QueuedApp* turn_of(const TurnCandidates& among, std::uint32_t slots,
-                                   std::uint32_t taken) noexcept {
+
+// The app whose first request the queue hands over now, by clauses 4 and 9; nullptr: none.
+inline const QueuedApp* turn_of(const TurnCandidates& usual, const TurnCandidates& behind,
+                                std::uint32_t slots, std::uint64_t handed_over) noexcept {
+  TurnCandidates among;
+  if (behind.taken == 0) {
+    among = usual.with(behind);
+  } else if (usual.next != nullptr) {
+    among = usual;
+    among.taken += slots > 1 ? 1 : 0;  // one of those behind keeps its slot
+  } else {
+    among = behind;
+    among.taken += usual.taken;
+  }
   if (among.next == nullptr) return nullptr;
-  const Handover allowed = handover(slots, taken, among.one_yields, among.others_come);
+  const Handover allowed = handover(slots, among.taken, among.one_yields, among.others_come(handed_over));
   if (allowed == Handover::none) return nullptr;
   if (allowed == Handover::all) return among.next;
   const bool leads = among.newcomer != nullptr && among.newcomer->service > among.next->service + kMostLead;
@@ -116,18 +176,10 @@ constexpr const QueuedApp* turn_of(const TurnCandidates& among, std::uint32_t sl
 
 // Index of the app whose first request the queue hands over now; nullopt: none. handed_over: requests so far.
 inline std::optional<std::size_t> next_turn(std::span<const QueuedApp> apps, std::uint32_t slots,
-                                            std::uint32_t taken, std::uint64_t handed_over) noexcept {
-  TurnCandidates among;
-  for (const QueuedApp& app : apps) {
-    among.one_yields = among.one_yields || yields_place(app.presence);
-    if (!app.waits()) continue;
-    if (among.next == nullptr || app.before(*among.next)) among.next = &app;
-    if (is_newcomer(app.presence) && (among.newcomer == nullptr || app.before(*among.newcomer)))
-      among.newcomer = &app;
-  }
-  among.others_come = std::ranges::any_of(
-      apps, [&](const QueuedApp& app) { return &app != among.next && came_lately(app, handed_over); });
-  const QueuedApp* const turn = turn_of(among, slots, taken);
+                                            std::uint64_t handed_over) noexcept {
+  TurnCandidates usual, behind;
+  for (const QueuedApp& app : apps) (app.behind ? behind : usual).add(app);
+  const QueuedApp* const turn = turn_of(usual, behind, slots, handed_over);
   return turn == nullptr ? std::nullopt : std::optional(static_cast<std::size_t>(turn - apps.data()));
 }
 

@@ -25,6 +25,10 @@ void require(bool invariant) {
 
 }  // namespace
 
+bool Scheduler::Entry::behind() const noexcept {
+  return settings.place == config::QueuePlace::behind;
+}
+
 bool Scheduler::Entry::due() const noexcept {
   return overtaken >= kOvertakings;
 }
@@ -92,21 +96,81 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
   make_place();
 
   AskedBudgets asked;
-  // Decodes first: a running stream's next token never waits for another one's prompt. make_room may preempt
-  // later arrivals, which are then no longer admitted when the loop comes to them.
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    const Entry& e = it->second;
-    if (!e.admitted || e.paused || e.left() != 1 || !make_room(it, e.known())) continue;
-    asked.add(e.settings.step_budget);
-    plan_tokens(it, 1, plan);
-  }
+  // Decodes first: a running stream's next token never waits for another one's prompt.
+  plan_decodes(/*behind=*/false, asked, plan);
   admit_waiting();
-  for (const auto& [id, e] : entries_)
-    if (!e.admitted && !e.paused) asked.add_waiting(e.settings.step_budget);
-  plan_prompts(budget, asked, plan);
+  auto prompts = prompts_in_order(budget.cost);
+  for (const auto& [id, e] : entries_) {
+    if (!e.paused && !e.admitted) asked.add_waiting(e.settings.step_budget);
+    if (!e.paused && e.admitted && e.behind()) asked.add(e.settings.step_budget);
+  }
+  const auto behind = std::ranges::find_if(prompts, [](const Prompt& p) { return p.it->second.behind(); });
+  std::vector<Prompt> later(behind, prompts.end());
+  prompts.erase(behind, prompts.end());
+  if (plan.empty() && prompts.empty()) {
+    credit_ = 0;
+    plan_decodes(/*behind=*/true, asked, plan);
+    std::erase_if(later, [](const Prompt& p) { return p.it->second.in_step || !p.it->second.admitted; });
+    plan_prompts(std::move(later), budget, asked, plan);
+  } else {
+    // Where the prompts of others fill every step, those behind have a step instead of them.
+    const bool turn = credit_ >= budget.alone && add_behind(later, /*turn=*/true, budget, asked, plan);
+    if (!turn) {
+      plan_prompts(std::move(prompts), budget, asked, plan);
+      add_behind(later, /*turn=*/false, budget, asked, plan);
+    }
+    credit_ = std::min(credit_ + kBehindShare * budget.cost.of(plan.work), budget.alone);
+  }
   in_flight_ = !plan.empty();
   if (in_flight_) calm_ += budget.cost.of(plan.work);
   return plan;
+}
+
+// make_room may preempt others, which are then no longer admitted when the loop comes to them.
+void Scheduler::plan_decodes(bool behind, AskedBudgets& asked, StepPlan& plan) {
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& e = it->second;
+    if (!e.decodes() || e.behind() != behind || !make_room(it, e.known())) continue;
+    if (!behind) asked.add(e.settings.step_budget);
+    plan_tokens(it, 1, plan);
+  }
+}
+
+// The steps of others earn a share of their time for those behind, who spend it in such steps. A step bound
+// by reading the weights takes hardly longer for another token: there they decode in every step. Nothing is
+// added to a step that may be given up. True: something was.
+bool Scheduler::add_behind(std::span<Prompt> prompts, bool turn, const StepBudget& usual,
+                           const AskedBudgets& asked, StepPlan& plan) {
+  if (plan.may_stop) return false;
+  const StepBudget budget = step_budget(usual, asked);
+  const StepCost& cost = budget.cost;
+  const std::size_t others = plan.sequences.size();
+  const auto added = [&] { return plan.sequences.size() > others; };
+  const auto left = [&] {
+    const double in_step = std::min(budget.most, budget.alone) - cost.of(plan.work);
+    return std::min(credit_, turn && !added() ? std::max(in_step, cost.added(0, kLeastStepTokens)) : in_step);
+  };
+  const auto room = [&] { return limits_.step_tokens - plan.work.tokens; };
+  const auto add = [&](Entries::iterator it, std::uint32_t n) {
+    credit_ -= cost.added(it->second.computed, n);
+    plan_tokens(it, n, plan);
+  };
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& e = it->second;
+    if (!e.behind() || !e.decodes() || room() == 0) continue;
+    if (cost.added(e.computed, 1) > left()) return added();
+    if (make_room(it, e.known())) add(it, 1);
+  }
+  for (const Prompt& prompt : prompts) {
+    Entry& e = prompt.it->second;
+    if (e.in_step || !e.admitted) continue;  // a decode, or it made room for one
+    const auto fit = [&] { return cost.fit(left(), e.computed, std::min(room(), e.left())); };
+    const std::uint32_t least = turn ? 1 : std::min(kLeastStepTokens, e.left());
+    if (fit() < least) return added();
+    if (e.fresh) fork(prompt.it, plan);
+    add(prompt.it, std::max(fit(), 1U));
+  }
+  return added();
 }
 
 Scheduler::Shares Scheduler::shares() const {
@@ -136,7 +200,7 @@ std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost)
   for (Prompt& p : prompts) {
     p.here = shares.of(p.it->second.owner);
     const Entry& e = p.it->second;
-    p.guest = shares.guest(e.owner) && e.settings.place != config::QueuePlace::behind;
+    p.guest = shares.guest(e.owner) && !e.behind();
   }
   std::ranges::stable_sort(prompts, {}, [](const Prompt& p) {
     return std::pair(place_rank(p.it->second.settings.place), prompt_rank(p.left, p.here));
@@ -167,10 +231,11 @@ bool Scheduler::put_due_first(std::vector<Prompt>& prompts, double guest_whole) 
 // tokens wait for nobody else's. Otherwise it holds part of one prompt, or parts of several where their
 // chunks leave room, and it is shorter: whoever arrives meanwhile waits for it. What decodes beside it makes
 // it less still, but for a guest: it has as much of a step as where it is alone, and its end all at once.
-void Scheduler::plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPlan& plan) {
+void Scheduler::plan_prompts(std::vector<Prompt> prompts, const StepBudget& usual, AskedBudgets& asked,
+                             StepPlan& plan) {
   const bool streams = !plan.empty();
-  auto prompts = prompts_in_order(usual.cost);
-  for (const Prompt& prompt : prompts) asked.add(prompt.it->second.settings.step_budget);
+  for (const Prompt& prompt : prompts)
+    if (!prompt.it->second.behind()) asked.add(prompt.it->second.settings.step_budget);
   const StepBudget budget = step_budget(usual, asked);
   const double empty_step = budget.cost.of({});
   const double spent = budget.cost.of(plan.work);
@@ -243,9 +308,13 @@ void Scheduler::plan_tokens(Entries::iterator it, std::uint32_t n_tokens, StepPl
   e.step_tokens = n_tokens;
 }
 
-// The earliest arrival is never a victim of a later one, and alone it fits (submit saw to that): it always
-// advances, so every sequence ends. Of later ones the latest of who has most here is the victim; one's own
-// rather than a guest, for which the others wait.
+// The earliest arrival, of those not behind others if there are any, is never a victim, and alone it fits
+// (submit saw to that): it always advances, so every sequence ends. Of later ones the latest of who has most
+// here is the victim; one's own rather than a guest, for which the others wait.
+bool Scheduler::goes_before(const Entries::value_type& one, const Entries::value_type& other) {
+  return std::pair(one.second.behind(), one.first) < std::pair(other.second.behind(), other.first);
+}
+
 bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
   while (!kv_.grow(it->first, positions)) {
     const Shares shares = this->shares();
@@ -255,7 +324,9 @@ bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
     for (auto other = entries_.begin(); other != entries_.end(); ++other) {
       const Entry& o = other->second;
       if (other == it || !o.admitted || o.in_step) continue;
-      if (!o.paused && (other->first < it->first || is_guest(rank(o), own))) continue;
+      if (!o.paused &&
+          (goes_before(*other, *it) || (is_guest(rank(o), own) && o.behind() == it->second.behind())))
+        continue;
       if (victim == entries_.end() || rank(o) >= rank(victim->second)) victim = other;
     }
     if (victim == entries_.end()) return false;
@@ -321,7 +392,7 @@ Scheduler::Candidate Scheduler::take_next(std::vector<Candidate>& waiting) {
 
 // Of its class: it has overtaken those that came before it. The turn of one that was due leaves those after
 // it to count anew, so that an admission in four is for such a turn, however many wait behind.
-void Scheduler::count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting) {
+void Scheduler::count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting) const {
   const bool was_due = admitted.it->second.due();
   for (const Candidate& w : waiting) {
     if (w.presence != admitted.presence) continue;
@@ -330,7 +401,12 @@ void Scheduler::count_overtaken(const Candidate& admitted, std::span<const Candi
     else if (was_due)
       w.it->second.overtaken = 0;
   }
-  admitted.it->second.overtaken = 0;
+  if (!keeps_only_slot(admitted.it->second)) admitted.it->second.overtaken = 0;
+}
+
+// One behind others, at an engine with one slot: it has its turn, and would give it to the next that comes.
+bool Scheduler::keeps_only_slot(const Entry& e) const noexcept {
+  return limits_.max_sequences == 1 && e.behind() && e.due();
 }
 
 // Nobody overtakes one that waits for room, nor takes the room of one that waits for its leader.
@@ -349,19 +425,27 @@ void Scheduler::admit_waiting() {
   }
 }
 
-Scheduler::Entries::iterator Scheduler::paused_victim() {
-  for (auto other = entries_.rbegin(); other != entries_.rend(); ++other) {
+// A paused one; for one that is not behind others the latest that is, but for the last of these: it goes on.
+// An only slot is given up, but by one that is due.
+Scheduler::Entries::iterator Scheduler::victim_for(const Entry& newcomer) {
+  auto latest = entries_.end();
+  std::uint32_t behind = 0;
+  for (auto other = entries_.begin(); other != entries_.end(); ++other) {
     const Entry& o = other->second;
-    if (o.admitted && o.paused && !o.in_step) return std::prev(other.base());
+    if (!o.admitted || o.in_step || (!o.paused && !o.behind())) continue;
+    if (!o.paused) ++behind;
+    if (latest == entries_.end() || o.paused || !latest->second.paused) latest = other;
   }
-  return entries_.end();
+  if (latest == entries_.end() || latest->second.paused) return latest;
+  const bool last = limits_.max_sequences > 1 ? behind == 1 : keeps_only_slot(latest->second);
+  return newcomer.behind() || last ? entries_.end() : latest;
 }
 
 Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& reserved) {
   Entry& e = it->second;
   if (follows(e)) return Admission::follows;
   const auto no_slot = [&] { return n_admitted_ + reserved.slots >= limits_.max_sequences; };
-  if (no_slot() && paused_victim() == entries_.end()) return Admission::no_room;  // before it costs anything
+  if (no_slot() && victim_for(e) == entries_.end()) return Admission::no_room;  // before it costs anything
   // At least one token is computed: its logits are what the sequence is here for.
   e.computed = kv_.adopt(it->first, e.owner, std::span(e.tokens).first(e.known() - 1));
   const auto back_out = [&](Admission why) {
@@ -375,7 +459,7 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& rese
   // One spare block for each that runs: without it a newcomer would be preempted at the next block border.
   while (no_slot() || kv_.blocks_missing(it->first, e.known()) + n_admitted_ + reserved.blocks > kv_.free()) {
     if (n_admitted_ == 0) break;  // alone it always fits
-    const auto victim = paused_victim();
+    const auto victim = victim_for(e);
     if (victim == entries_.end()) return back_out(Admission::no_room);
     preempt(victim);
   }

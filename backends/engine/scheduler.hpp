@@ -6,10 +6,12 @@
 // Settings act per sequence (config::RequestSettings):
 // - step_budget: a step aims at no more than the strictest budget of the decodes in it and of the prompts
 //   that it could compute; it aims at more than usual only where an arrival can stop it (step_budget.hpp).
-// - place: prompts `ahead` come before `usual` ones and those before `behind`, within a step and for a slot.
-//   For a slot guests come before others, whatever their place; within a step a prompt `behind` has no
-//   guest's rights. A step in four begins with the prompt skipped longest, and of those with the same right
-//   to a slot one that three later ones have overtaken is next, so that no place waits for ever.
+// - place: prompts `ahead` come before `usual` ones, within a step and for a slot; but for a slot guests come
+//   first. A step in four begins with the prompt skipped longest, and of those with the same right to a slot
+//   one that three later ones have overtaken is next, so that neither waits for ever.
+//   Sequences `behind`, prompts and decodes, are computed in steps that hold nothing else; to steps of others
+//   they add at most kBehindShare of the time. They give up their slots and their room for others, but for
+//   one of them.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +77,8 @@ struct PlannedRestore {
 };
 
 struct StepPlan {
-  std::vector<PlannedSequence> sequences;  // decodes in order of arrival, then chunks of prompts
+  std::vector<PlannedSequence>
+      sequences;  // decodes in order of arrival, chunks of prompts, then those behind
   std::vector<PlannedCopy> copies;
   StepWork work;
   bool may_stop = false;  // nobody in it gets a token: worth giving up for one who arrives
@@ -104,8 +107,9 @@ class Scheduler {
   void pause(SequenceId id);
   void resume(SequenceId id);
 
-  // The next step; empty when there is nothing to do. Precondition: no step in flight. Every decode is in it,
-  // whatever it takes, and a prompt advances beside them; never more than step_tokens.
+  // The next step; empty when there is nothing to do. Precondition: no step in flight. Every decode that is
+  // not behind others is in it, whatever it takes, and a prompt advances beside them; never more than
+  // step_tokens.
   StepPlan plan(const StepBudget& budget);
   StepPlan plan() { return plan(token_budget(limits_.step_tokens)); }
   // The step in flight has run. Results name sequences planned with want_logits that were not cancelled
@@ -164,6 +168,8 @@ class Scheduler {
     std::uint32_t known() const noexcept { return static_cast<std::uint32_t>(tokens.size()); }
     std::uint32_t left() const noexcept { return known() - computed; }
     bool restoring() const noexcept { return !cold.empty(); }
+    bool behind() const noexcept;
+    bool decodes() const noexcept { return admitted && !paused && left() == 1; }
     bool due() const noexcept;  // to have a slot, whatever its place
   };
   using Entries = std::map<SequenceId, Entry>;
@@ -191,15 +197,17 @@ class Scheduler {
 
   Shares shares() const;
   // Makes `entry` cover `positions`, preempting paused sequences, then later arrivals. False: it has to wait.
+  static bool goes_before(const Entries::value_type& one, const Entries::value_type& other);
   bool make_room(Entries::iterator entry, std::uint32_t positions);
   void preempt(Entries::iterator entry);
-  // The latest paused sequence that holds a slot.
-  Entries::iterator paused_victim();
+  // Who gives its slot and its room to `newcomer`; end() is nobody.
+  Entries::iterator victim_for(const Entry& newcomer);
   void make_place();
   void admit_waiting();
   std::vector<Candidate> candidates();
   static Candidate take_next(std::vector<Candidate>& waiting);
-  static void count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting);
+  void count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting) const;
+  bool keeps_only_slot(const Entry& e) const noexcept;
   Admission admit(Entries::iterator entry, const Reserved& reserved);
   bool follows(const Entry& entry) const;
   std::uint32_t shared_after(const Entry& entry, SequenceId id, SequenceId other_id,
@@ -210,7 +218,11 @@ class Scheduler {
   void forget_cold(Entry& entry);
   std::vector<Prompt> prompts_in_order(const StepCost& cost);
   bool put_due_first(std::vector<Prompt>& prompts, double guest_whole) const;
-  void plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPlan& plan);
+  void plan_decodes(bool behind, AskedBudgets& asked, StepPlan& plan);
+  void plan_prompts(std::vector<Prompt> prompts, const StepBudget& usual, AskedBudgets& asked,
+                    StepPlan& plan);
+  bool add_behind(std::span<Prompt> prompts, bool turn, const StepBudget& usual, const AskedBudgets& asked,
+                  StepPlan& plan);
   void plan_tokens(Entries::iterator entry, std::uint32_t n_tokens, StepPlan& plan);
   void free_cancelled();
   void end(Entries::iterator entry);
@@ -222,6 +234,7 @@ class Scheduler {
   std::vector<SequenceId> cancelled_;  // in the step in flight; their KV is freed when it is over
   std::uint32_t n_admitted_ = 0, n_restoring_ = 0;
   std::uint32_t crowded_steps_ = 0;  // in a row: each skipped some prompt
+  double credit_ = 0;                // seconds that those `behind` may add to steps of others
   double calm_ = 0;                  // what was planned since the last submit or retract should cost
   std::uint64_t preemptions_ = 0;
   bool in_flight_ = false;

@@ -196,6 +196,10 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
   for (std::size_t i = 0; i < open_.size(); ++i) {
     const Open& one = open_[i];
     if (is(asked, one)) continue;
+    if (is_behind(asked, one)) {
+      out.streams_behind += one.state == Stay::State::decodes ? 1 : 0;
+      continue;
+    }
     const double left = left_of(i);
     out.rest += std::min(left / output, 1.0);
     out.positions += one.positions;
@@ -218,7 +222,7 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
 }
 
 // The prompts of those that have begun are computed one after the other, in the order of prompt_at_hand().
-void EngineWork::follow_prompts(const EngineModel& model) {
+void EngineWork::follow_prompts(const EngineModel& model, double streams) {
   prompts_.clear();
   for (std::uint32_t i = 0; i < begun_left_.size(); ++i)
     if (begun_left_[i].prompt > 0) prompts_.push_back({{begun_left_[i].place, begun_left_[i].prompt}, i});
@@ -231,7 +235,7 @@ void EngineWork::follow_prompts(const EngineModel& model) {
   double computed = 0;
   for (const auto& [rank, i] : prompts_) {
     Begun& one = begun_left_[i];
-    computed += model.prefill({one.prompt, one.pairs, static_cast<double>(streams_)});
+    computed += model.prefill({one.prompt, one.pairs, streams});
     one.computed_at = computed;
   }
 }
@@ -381,6 +385,15 @@ void EngineWork::wait_for_room(const Asked& asked, const Others& others, const E
   }
 }
 
+// A prompt `behind` is computed once the answers of others that are there are over. The share of the time
+// that it has until then is left out.
+void EngineWork::wait_for_others(const Asked& asked, const EngineModel& model, Ahead& out) const {
+  if (place_rank(asked.settings.place) != kBehind) return;
+  const double token = model.token({std::max(out.streams - 1.0, 0.0), out.positions, 0});
+  for (const Begun& one : begun_left_)
+    if (one.place != kBehind) out.turn = std::max(out.turn, one.computed_at + one.output * token);
+}
+
 // The engine computes the prompts at hand in the order of place_rank() and prompt_rank().
 void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model,
                                   Ahead& out) {
@@ -403,7 +416,7 @@ void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, cons
   const std::pair own(place_rank(asked.settings.place), out.rank);
   double pairs_behind = 0;
   for (const Open& one : open_) {
-    if (!at_engine(one) || one.state == Stay::State::decodes) continue;
+    if (!at_engine(one) || one.state == Stay::State::decodes || is_behind(asked, one)) continue;
     const double left = one.to_compute();
     if (std::pair<std::uint32_t, double>(one.place, prompt_rank(left, here_[one.app])) > own) {
       out.tokens_behind += left;
@@ -520,10 +533,10 @@ EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model
   advance(now);
   advance_prompts(now, model);
   const Others others = look_at_others(asked);
-  follow_prompts(model);
   const auto& usual = model.usual();
   Ahead out;
-  out.streams = streams_;
+  out.streams = streams_ - others.streams_behind;
+  follow_prompts(model, out.streams);
   // Answers that end are followed by others, as they usually were with so many here.
   const double known = others.begun + others.waiting;
   const double beside = std::min<double>(known, asked.slots - 1);
@@ -536,6 +549,7 @@ EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model
   out.prompts_later = asked.own_prompts;  // until more is known
   wait_for_turn(asked, others, model, out);
   wait_for_room(asked, others, model, out);
+  wait_for_others(asked, model, out);
   wait_for_prompts(asked, others, model, out);
   expect_arrivals(asked, others, model, out);
   keep_step_budgets(asked, model, out);

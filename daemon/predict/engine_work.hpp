@@ -30,6 +30,8 @@ struct Group {
   double busy_seconds = 0;  // of each such engine
   TimePoint at{};
   TimePoint idle_since{};  // while none is busy
+  static constexpr std::uint32_t kBehind = place_rank(config::QueuePlace::behind);
+
   void advance(TimePoint now) noexcept;
 };
 
@@ -200,11 +202,17 @@ class EngineWork {
     double begun_positions = 0;                    // of those that have begun, at their ends
     double waiting_tokens = 0, waiting_pairs = 0;  // of the prompts of those that wait
     double waiting_left = 0;                       // tokens of their answers
+    std::uint32_t streams_behind = 0;  // not counted above: those that the request's answers do not wait for
   };
+  static constexpr std::uint32_t kBehind = place_rank(config::QueuePlace::behind);
+
   void advance(TimePoint now) noexcept;
   void count_begun();      // in here_
   Open* prompt_at_hand();  // nullptr: none is computed
   void advance_prompts(TimePoint now, const EngineModel& model);
+  static bool is_behind(const Asked& asked, const Open& one) noexcept {
+    return one.place == kBehind && place_rank(asked.settings.place) != kBehind;
+  }
   static bool is(const Asked& asked, const Open& one) noexcept {
     return asked.request != 0 && one.request == asked.request;
   }
@@ -214,11 +222,12 @@ class EngineWork {
   static void set_settings(Open& one, const config::RequestSettings& settings) noexcept;
   double left_of(std::size_t i);  // tokens of its answer, by what its app's answers have shown so far
   Others look_at_others(const Asked& asked);
-  void follow_prompts(const EngineModel& model);
+  void follow_prompts(const EngineModel& model, double streams);
   void wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
   void wait_for_room(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
   double take_slot();
   void give_slot(double until);
+  void wait_for_others(const Asked& asked, const EngineModel& model, Ahead& out) const;
   void wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
   void expect_arrivals(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out) const;
   void keep_step_budgets(const Asked& asked, const EngineModel& model, Ahead& out) const;

@@ -343,7 +343,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
                                 .answers = answers,
                                 .own_prompts = query.further_tokens / (rounds * output.median),
                                 .slots = slots,
-                                .turn = line == query.lines.end() ? nullptr : &line->turn,
+                                .turn = line == query.lines.end() ? nullptr : &line->of(settings.place),
                                 .settings = settings};
   const EngineWork::Ahead ahead = engine.work.ahead(asked, known, query.now);
   const double slower = known.slowdown(engine.work.busy());

@@ -57,6 +57,11 @@ struct EngineState {
 struct LineState {
   std::string_view backend;
   TurnForecast turn;
+  std::optional<TurnForecast> behind = {};  // the same if its place is `behind`; absent: that is not asked
+
+  const TurnForecast& of(config::QueuePlace place) const noexcept {
+    return behind && place == config::QueuePlace::behind ? *behind : turn;
+  }
 };
 
 // A target with a profile that sets something, which the request may be sent to.

@@ -100,7 +100,10 @@ FairQueue::Coming coming_of(const JobSpec& spec, const Asked& asked) {
 }
 
 std::span<const predict::LineState> Dispatcher::Impl::lines_for(const JobSpec& spec, const Asked& asked) {
-  turns->forecast(spec.model.id, coming_of(spec, asked), lines);
+  const bool both_places = std::ranges::any_of(spec.tree.profiles, [](const policy::Profile& profile) {
+    return profile.settings.place == config::QueuePlace::behind;
+  });
+  turns->forecast(spec.model.id, coming_of(spec, asked), lines, both_places);
   return lines;
 }
 

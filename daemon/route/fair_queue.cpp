@@ -30,11 +30,11 @@ double FairQueue::lifted(const QueuedApp& app) const noexcept {
   return std::max(app.service, least);
 }
 
-std::size_t FairQueue::arrive(const std::string& name, double weight) {
-  const auto [it, is_new] = index_.try_emplace(name, apps_.size());
+std::size_t FairQueue::arrive(const std::string& name, double weight, bool behind) {
+  const auto [it, is_new] = (behind ? behind_ : index_).try_emplace(name, apps_.size());
   if (is_new) {
     apps_.emplace_back();
-    queued_.emplace_back();
+    queued_.emplace_back().behind = behind;
   }
   const std::size_t app = it->second;
   apps_[app].weight = weight;
@@ -51,8 +51,8 @@ void FairQueue::charge(std::size_t index, double tokens) noexcept {
     if (other.waits()) widest_gap_ = std::max(widest_gap_, std::abs(app.service - other.service));
 }
 
-void FairQueue::add(Id id, const std::string& name, double weight, double prompt_tokens) {
-  const std::size_t app = arrive(name, weight);
+void FairQueue::add(Id id, const std::string& name, double weight, double prompt_tokens, bool behind) {
+  const std::size_t app = arrive(name, weight, behind);
   apps_[app].waiting.emplace(id, prompt_tokens);
   queued_[app].first = first_of(apps_[app].waiting);
   ++waiting_;
@@ -60,8 +60,8 @@ void FairQueue::add(Id id, const std::string& name, double weight, double prompt
   entries_[id] = {app, prompt_tokens, false};
 }
 
-void FairQueue::begin(Id id, const std::string& name, double weight, double prompt_tokens) {
-  const std::size_t app = arrive(name, weight);
+void FairQueue::begin(Id id, const std::string& name, double weight, double prompt_tokens, bool behind) {
+  const std::size_t app = arrive(name, weight, behind);
   entries_[id] = {app, prompt_tokens, false};
   start(id, app, prompt_tokens);
 }
@@ -76,7 +76,7 @@ void FairQueue::start(Id id, std::size_t app, double prompt_tokens) {
 
 std::optional<FairQueue::Id> FairQueue::next() {
   if (waiting_ == 0) return std::nullopt;
-  const auto app = next_turn(queued_, slots_, running(), begun_);
+  const auto app = next_turn(queued_, slots_, begun_);
   if (!app) return std::nullopt;
   Waiting& waiting = apps_[*app].waiting;
   const auto [id, prompt_tokens] = *waiting.begin();
@@ -141,7 +141,13 @@ void FairQueue::look_ahead() const {
     if (const QueuedApp& app = queued_[i]; app.waits() || app.presence > 0 || came_lately(app, begun_))
       take_along(i);
   ahead_.begun.clear();
-  for (const Running& one : running_) ahead_.begun.push_back(ahead_.places[one.app]);
+  for (const Running& one : running_) ahead_.begins(ahead_.places[one.app]);
+}
+
+// In the order in which they began; but those behind end after all others.
+void FairQueue::Ahead::begins(std::size_t app) {
+  const auto behind = [&](std::size_t one) { return order.apps[one].behind; };
+  begun.insert(order.apps[app].behind ? begun.end() : std::ranges::find_if(begun, behind), app);
 }
 
 TurnForecast FairQueue::here() const noexcept {
@@ -166,10 +172,11 @@ TurnForecast FairQueue::forecast(const Coming& coming) const {
     if (first <= last) return forecast(first, last);
   }
   look_ahead();
-  const auto it = index_.find(coming.app);
-  if (it == index_.end()) {
+  const Index& index = coming.behind ? behind_ : index_;
+  const auto it = index.find(coming.app);
+  if (it == index.end()) {
     asked.app = ahead_.order.apps.size();
-    ahead_.order.apps.emplace_back();
+    ahead_.order.apps.emplace_back().behind = coming.behind;
     ahead_.rests.push_back({kNobody.end(), kNobody.end()});
   } else {
     const std::size_t place = ahead_.places[it->second];
@@ -220,15 +227,14 @@ double FairQueue::take_first(const Asked& asked, std::size_t index, std::uint32_
 
 // `out` has the counts of other requests.
 TurnForecast FairQueue::follow(const Asked& asked, TurnForecast out, std::size_t followed) const {
-  std::uint32_t taken = running(), own_begun = asked.begun;
+  std::uint32_t own_begun = asked.begun;
   std::uint64_t handed_over = begun_;
-  std::size_t ended = 0;
   ahead_.order.begin();
   for (;;) {
-    const auto turn = ahead_.order.next(slots_, taken, handed_over);
+    const auto turn = ahead_.order.next(slots_, handed_over);
     if (!turn) {
-      ahead_.order.end(ahead_.begun[ended++]);
-      --taken;
+      ahead_.order.end(ahead_.begun.front());
+      ahead_.begun.erase(ahead_.begun.begin());
       ++(own_begun > 0 ? out.ends_between : out.ends);
       continue;
     }
@@ -240,8 +246,7 @@ TurnForecast FairQueue::follow(const Asked& asked, TurnForecast out, std::size_t
     const double tokens = take_first(asked, *turn, own_begun);
     if (!own) ++(own_begun > 0 ? out.between : out.before);
     if (own_begun == 0) out.tokens += tokens;
-    ahead_.begun.push_back(*turn);
-    ++taken;
+    ahead_.begins(*turn);
     ++handed_over;
   }
   const std::uint32_t left = out.waiting - out.before - out.between;

@@ -34,9 +34,10 @@ class FairQueue {
   void set_slots(std::uint32_t slots) noexcept;
 
   // prompt_tokens: as estimated, until settle(). weight > 0; the latest holds for all of the app's.
-  void add(Id id, const std::string& app, double weight, double prompt_tokens);
+  // behind: its place; it waits in the app's line for those.
+  void add(Id id, const std::string& app, double weight, double prompt_tokens, bool behind = false);
   // Begins at once, whatever runs: an answer that goes on where another engine left it.
-  void begin(Id id, const std::string& app, double weight, double prompt_tokens);
+  void begin(Id id, const std::string& app, double weight, double prompt_tokens, bool behind = false);
   // Who begins now: it has a slot until remove(). To be asked until it says nobody.
   std::optional<Id> next();
   // What a running one costs: tokens it has generated, and what its prompt came to (0: nothing was computed).
@@ -55,6 +56,7 @@ class FairQueue {
     std::string_view app;
     double weight = 1, prompt_tokens = 0;
     std::uint32_t answers = 1;
+    bool behind = false;
     Id arrival = 0;  // of its first answer, where the request comes from another line; 0: later than all here
   };
   TurnForecast forecast(const Coming& coming) const;
@@ -64,7 +66,7 @@ class FairQueue {
   // Requests that begin before it, by that forecast, however many wait. Precondition: waits(id).
   std::size_t ahead_of(Id id) const { return forecast(id, id, SIZE_MAX).before; }
 
-  double counter(const std::string& app) const;  // 0 for one never seen
+  double counter(const std::string& app) const;  // of its usual line; 0 for one never seen
   // The most that the counters of two apps have differed by while both had somebody waiting. The paper bounds
   // it by 2 * max(longest prompt, slots * kGeneratedToken * longest answer) / least weight, and here
   // kMostLead comes on top.
@@ -96,7 +98,9 @@ class FairQueue {
     TurnOrder order;
     std::vector<Rest> rests;          // by app
     std::vector<std::size_t> places;  // in order.apps, by the queue's index; kLeftOut
-    std::vector<std::size_t> begun;   // apps of those at the engine, in order
+    std::vector<std::size_t> begun;   // apps of those at the engine, in the order in which they end
+
+    void begins(std::size_t app);
   };
   static constexpr std::size_t kLeftOut = SIZE_MAX;
   // The request that a forecast is for.
@@ -108,7 +112,7 @@ class FairQueue {
     const Coming* coming = nullptr;  // absent: its answers are here
   };
 
-  std::size_t arrive(const std::string& app, double weight);
+  std::size_t arrive(const std::string& app, double weight, bool behind);
   double lifted(const QueuedApp& app) const noexcept;
   void charge(std::size_t app, double tokens) noexcept;
   void start(Id id, std::size_t app, double prompt_tokens);
@@ -126,7 +130,8 @@ class FairQueue {
   std::optional<std::size_t> last_;  // the app that left the queue last
   double widest_gap_ = 0;
   // Apps are those of the configuration: they are few, and stay.
-  std::map<std::string, std::size_t, std::less<>> index_;
+  using Index = std::map<std::string, std::size_t, std::less<>>;
+  Index index_, behind_;           // of an app's usual line, and of that for requests `behind`
   std::vector<QueuedApp> queued_;  // by index
   std::vector<App> apps_;          // by index
   std::unordered_map<Id, Entry> entries_;

@@ -269,7 +269,9 @@ void RunningJob::foresee(std::size_t index, const policy::Target& target) {
   predict::Query query = query_of(spec_, asked, std::chrono::steady_clock::now());
   query.settings = wanted_settings(spec_.tree, target);
   std::optional<predict::LineState> line;
-  if (index == 0) line = dispatcher_->turns->forecast(spec_.model.id, backend, coming_of(spec_, asked));
+  FairQueue::Coming coming = coming_of(spec_, asked);
+  coming.behind = is_behind(target);
+  if (index == 0) line = dispatcher_->turns->forecast(spec_.model.id, backend, coming);
   if (line) query.lines = {&*line, 1};  // the times of the first answer are judged
   choice.predicted = dispatcher_->predictor.enter(
       {query, backend, receipt().facts, index == 0, !choice.attempt.resume_tokens().empty()});
@@ -341,8 +343,12 @@ std::string_view RunningJob::own_line() const {
   return stands ? std::string_view(receipt().decision.target->backend) : std::string_view();
 }
 
-// The request gives its places up if another engine is chosen that it does not stay against. It stays if its
-// own engine is chosen, or none.
+bool RunningJob::is_behind(const policy::Target& target) const {
+  return wanted_settings(spec_.tree, target).place == config::QueuePlace::behind;
+}
+
+// The request gives its places up if another engine is chosen that it does not stay against, or its own one
+// with another line. It stays if its own line is chosen, or none.
 void RunningJob::decide_again(policy::Facts facts, std::chrono::microseconds so_far, std::string why) {
   const policy::Target& from = *receipt().decision.target;
   const double took = dispatcher_->decide(spec_, facts);
@@ -358,7 +364,7 @@ void RunningJob::decide_again(policy::Facts facts, std::chrono::microseconds so_
   if (refused) return fail_all(*refused);
   reconsideration_.decided(outlook);
   const auto targets = possible_targets(receipt().decision, reconsideration_.left());
-  if (to.backend == from.backend) {
+  if (to.backend == from.backend && is_behind(to) == is_behind(from)) {
     for (Choice& choice : choices_) {
       choice.attempt.decided_again(targets);
       choice.predicted.asks(wanted_settings(spec_.tree, *targets.front()));
@@ -397,7 +403,8 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
   const config::AppManifest& app = spec_.app;
   choice.place = dispatcher_->turns->ask(
       {spec_.model.id, backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
-       static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])), goes_on, arrival_ + index},
+       static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])), goes_on, arrival_ + index,
+       is_behind(target)},
       [weak = weak_from_this(), index, ask = choice.ask] {
         if (const auto self = weak.lock()) self->acquire(index, ask);
       });

@@ -87,6 +87,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void watch(const Outlook& outlook);
   void reconsider();
   std::string_view own_line() const;
+  bool is_behind(const policy::Target& target) const;
   void decide_again(policy::Facts facts, std::chrono::microseconds so_far, std::string why);
 
   std::shared_ptr<Dispatcher::Impl> dispatcher_;

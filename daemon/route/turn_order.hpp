@@ -19,37 +19,26 @@ class TurnOrder {
   std::vector<QueuedApp> apps;
 
   void begin() {
-    next_.clear();
-    newcomers_.clear();
-    yielding_ = 0;
-    came_last_ = came_before_ = nullptr;
+    usual_.clear();
+    behind_.clear();
     for (std::size_t i = 0; i < apps.size(); ++i) {
       const QueuedApp& app = apps[i];
-      yielding_ += yields_place(app.presence) ? 1 : 0;
-      if (came_last_ == nullptr || app.came > came_last_->came)
-        came_before_ = std::exchange(came_last_, &app);
-      else if (came_before_ == nullptr || app.came > came_before_->came)
-        came_before_ = &app;
+      Line& line = line_of(app);
+      line.add(app.presence);
+      line.counts.add_latest(&app);
       if (!app.waits()) continue;
-      next_.push_back(waiting(i));
-      if (is_newcomer(app.presence)) newcomers_.push_back(waiting(i));
+      line.next.push_back(waiting(i));
+      if (is_newcomer(app.presence)) line.newcomers.push_back(waiting(i));
     }
-    std::ranges::make_heap(next_, Later{});
-    std::ranges::make_heap(newcomers_, Later{});
+    for (Line* line : {&usual_, &behind_}) {
+      std::ranges::make_heap(line->next, Later{});
+      std::ranges::make_heap(line->newcomers, Later{});
+    }
   }
 
-  // The same as next_turn(apps, slots, taken, handed_over).
-  std::optional<std::size_t> next(std::uint32_t slots, std::uint32_t taken, std::uint64_t handed_over) {
-    drop(next_, [](const QueuedApp&) { return true; });
-    if (next_.empty()) return std::nullopt;
-    drop(newcomers_, [](const QueuedApp& app) { return is_newcomer(app.presence); });
-    TurnCandidates among;
-    among.next = &apps[next_.front().index];
-    if (!newcomers_.empty()) among.newcomer = &apps[newcomers_.front().index];
-    among.one_yields = yielding_ > 0;
-    const QueuedApp* const other = came_last_ == among.next ? came_before_ : came_last_;
-    among.others_come = other != nullptr && came_lately(*other, handed_over);
-    const QueuedApp* const turn = turn_of(among, slots, taken);
+  // The same as next_turn(apps, slots, handed_over).
+  std::optional<std::size_t> next(std::uint32_t slots, std::uint64_t handed_over) {
+    const QueuedApp* const turn = turn_of(candidates(usual_), candidates(behind_), slots, handed_over);
     return turn == nullptr ? std::nullopt : std::optional(static_cast<std::size_t>(turn - apps.data()));
   }
 
@@ -59,13 +48,13 @@ class TurnOrder {
     app.service = service;
     app.first = first;
     set_presence(app, app.presence + 1);
-    if (app.waits()) push(next_, waiting(index));
+    if (app.waits()) push(line_of(app).next, waiting(index));
   }
   // One of the app's requests at the engine ends.
   void end(std::size_t index) {
     QueuedApp& app = apps[index];
     set_presence(app, app.presence - 1);
-    if (is_newcomer(app.presence) && app.waits()) push(newcomers_, waiting(index));
+    if (is_newcomer(app.presence) && app.waits()) push(line_of(app).newcomers, waiting(index));
   }
 
  private:
@@ -81,6 +70,37 @@ class TurnOrder {
     }
   };
   using Heap = std::vector<Waiting>;
+  struct Line {  // the apps of one place
+    Heap next, newcomers;
+    std::size_t yielding = 0;  // apps that yield a place
+    TurnCandidates counts;
+
+    void clear() {
+      next.clear();
+      newcomers.clear();
+      yielding = 0;
+      counts = {};
+    }
+    void add(std::uint32_t presence) noexcept {
+      yielding += yields_place(presence) ? 1 : 0;
+      counts.taken += presence;
+    }
+    void remove(std::uint32_t presence) noexcept {
+      yielding -= yields_place(presence) ? 1 : 0;
+      counts.taken -= presence;
+    }
+  };
+
+  Line& line_of(const QueuedApp& app) noexcept { return app.behind ? behind_ : usual_; }
+  const TurnCandidates& candidates(Line& line) {
+    drop(line.next, [](const QueuedApp&) { return true; });
+    drop(line.newcomers, [](const QueuedApp& app) { return is_newcomer(app.presence); });
+    const auto first = [&](const Heap& heap) { return heap.empty() ? nullptr : &apps[heap.front().index]; };
+    line.counts.next = first(line.next);
+    line.counts.newcomer = first(line.newcomers);
+    line.counts.one_yields = line.yielding > 0;
+    return line.counts;
+  }
 
   Waiting waiting(std::size_t index) const { return {apps[index].service, apps[index].first, index}; }
   static void push(Heap& heap, const Waiting& one) {
@@ -97,14 +117,12 @@ class TurnOrder {
     }
   }
   void set_presence(QueuedApp& app, std::uint32_t presence) noexcept {
-    yielding_ -= yields_place(app.presence) ? 1 : 0;
+    line_of(app).remove(app.presence);
     app.presence = presence;
-    yielding_ += yields_place(app.presence) ? 1 : 0;
+    line_of(app).add(presence);
   }
 
-  Heap next_, newcomers_;
-  std::size_t yielding_ = 0;                                       // apps that yield a place
-  const QueuedApp *came_last_ = nullptr, *came_before_ = nullptr;  // the two that came last
+  Line usual_, behind_;
 };
 
 }  // namespace flyball::route

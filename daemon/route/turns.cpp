@@ -93,11 +93,11 @@ Turns::Place Turns::ask(TurnRequest request, std::function<void()> granted) {
   place.id_ = request.arrival;
   line.queue.set_slots(request.slots);
   if (request.goes_on) {
-    line.queue.begin(place.id_, request.app, request.weight, request.prompt_tokens);
+    line.queue.begin(place.id_, request.app, request.weight, request.prompt_tokens, request.behind);
     granted();
     return place;
   }
-  line.queue.add(place.id_, request.app, request.weight, request.prompt_tokens);
+  line.queue.add(place.id_, request.app, request.weight, request.prompt_tokens, request.behind);
   line.granted.emplace(place.id_, std::move(granted));
   pump(line);
   return place;
@@ -110,11 +110,22 @@ void Turns::pump(Line& line) {
   }
 }
 
-void Turns::forecast(const std::string& model, const FairQueue::Coming& coming,
-                     std::vector<predict::LineState>& out) const {
+void Turns::forecast(const std::string& model, FairQueue::Coming coming, std::vector<predict::LineState>& out,
+                     bool both_places) const {
   out.clear();
-  for (const auto& [key, line] : lines_)
-    if (key.first == model) out.push_back({key.second, line.queue.forecast(coming)});
+  for (const bool behind : {false, true}) {
+    if (behind && !both_places) return;
+    coming.behind = behind;
+    std::size_t next = 0;
+    for (const auto& [key, line] : lines_) {
+      if (key.first != model) continue;
+      const TurnForecast turn = line.queue.forecast(coming);
+      if (behind)
+        out[next++].behind = turn;
+      else
+        out.push_back({key.second, turn});
+    }
+  }
 }
 
 std::optional<predict::LineState> Turns::forecast(const std::string& model, const std::string& backend,

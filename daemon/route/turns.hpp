@@ -26,6 +26,7 @@ struct TurnRequest {
   double prompt_tokens = 0;  // estimated
   bool goes_on = false;      // it had its turn, at an engine that failed: it waits no second time
   FairQueue::Id arrival = 0;  // by Turns::arrive(); in every line the app's requests go by it
+  bool behind = false;        // its place
 };
 
 struct PlaceInLine {
@@ -69,10 +70,10 @@ class Turns : public std::enable_shared_from_this<Turns> {
   // after the place is gone. It must not destroy places. Precondition: the answer has no place in this line.
   Place ask(TurnRequest request, std::function<void()> granted);
   std::size_t waiting(const std::string& model, const std::string& backend) const;
-  // The turn of the request, for each engine of the model that has a line. The turns are put into
-  // `out`, whose names live as long as this.
-  void forecast(const std::string& model, const FairQueue::Coming& coming,
-                std::vector<predict::LineState>& out) const;
+  // The turn of the request, for each engine of the model that has a line; that of one `behind`, too, if
+  // both_places. The turns are put into `out`, whose names live as long as this.
+  void forecast(const std::string& model, FairQueue::Coming coming, std::vector<predict::LineState>& out,
+                bool both_places = false) const;
   // The same for one of its engines. nullopt: the engine has no line.
   std::optional<predict::LineState> forecast(const std::string& model, const std::string& backend,
                                              const FairQueue::Coming& coming) const;

@@ -172,20 +172,103 @@ TEST(PlaceSetting, OrdersTheSequencesThatWaitForASlot) {
   EXPECT_LT(sim.ttft(usual), sim.ttft(behind));
 }
 
-TEST(PlaceSetting, BehindHasAStepInFourBesideAFloodThatIsAhead) {
+// A chat's answer beside a night job that has prompts to compute and answers to decode.
+double chat_beside(std::uint32_t night, const config::RequestSettings& settings) {
   TimedEngine sim;
-  const auto flood = [&] { sim.submit("flood", 90, 1, sim.now(), kAhead); };
-  flood();
-  sim.submit("batch", 3000, 1, 0, kBehind);
-  std::uint64_t before = 0;
-  int missed = 0, longest = 0;
-  for (int i = 0; i < 200; ++i) {
-    for ([[maybe_unused]] const SequenceId id : sim.step()) flood();
-    missed = sim.computed("batch") == before ? missed + 1 : 0;
-    longest = std::max(longest, missed);
-    before = sim.computed("batch");
+  for (std::uint32_t i = 0; i < night; ++i) sim.submit("night", 300 + 40 * i, 400, 0, settings);
+  for (int i = 0; i < 40; ++i) sim.step();
+  const double came = sim.now();
+  const SequenceId chat = sim.submit("chat", 60, 100, came);
+  for (;;)
+    if (const auto ended = sim.step(came); std::ranges::find(ended, chat) != ended.end())
+      return sim.now() - came;
+}
+
+TEST(PlaceSetting, BehindAddsItsShareToTheStepsOfOthers) {
+  const double alone = chat_beside(0, kBehind), beside = chat_beside(4, kBehind);
+  EXPECT_LT(beside, alone * (1 + kBehindShare) + 0.15) << "and the step that it finds";
+  EXPECT_GT(chat_beside(4, {}), 1.3 * alone) << "in turn they share every step";
+}
+
+TEST(PlaceSetting, BehindNeverStandsStillBesideAFlood) {
+  for (const std::uint32_t prompt : {30U, 900U}) {
+    TimedEngine sim;
+    const auto flood = [&] { sim.submit("flood", prompt, 20, sim.now(), kAhead); };
+    for (int i = 0; i < 6; ++i) flood();
+    sim.submit("night", 500, 30, 0, kBehind);
+    bool over = false;
+    while (!over && sim.now() < 500)
+      for (const SequenceId id : sim.step()) {
+        over = over || sim.owner(id) == "night";
+        if (sim.owner(id) == "flood") flood();
+      }
+    EXPECT_TRUE(over) << prompt;
+    const double spent = kCost.token * 530 + kCost.pair * 530 * 265;
+    EXPECT_GT(sim.now(), spent / kBehindShare / 2) << "it has its share, and no more";
   }
-  EXPECT_EQ(longest, 3);
+}
+
+// A step that reads weights for 8 ms takes hardly longer for another token.
+TEST(PlaceSetting, BehindDecodesInEveryStepWhereATokenCostsNothing) {
+  constexpr StepCost kReadsWeights{8e-3, 1e-5, 1e-9};
+  SchedulerLimits limits;
+  limits.kv_blocks = 1000;
+  Scheduler s(limits);
+  const StepBudget budget = step_budget(kReadsWeights, false);
+  for (SequenceId id = 1; id <= 4; ++id)
+    ASSERT_TRUE(s.submit({id,
+                          id == 1 ? "chat" : "night",
+                          std::vector<Token>(20, static_cast<Token>(id)),
+                          200,
+                          {.place = id == 1 ? QueuePlace::usual : QueuePlace::behind}}));
+  std::size_t decoded = 0;
+  for (int i = 0; i < 100; ++i) {
+    const StepPlan plan = s.plan(budget);
+    std::vector<StepResult> results;
+    for (const PlannedSequence& p : plan.sequences)
+      if (p.want_logits) results.push_back({.id = p.id});
+    if (i >= 50) decoded += results.size();
+    s.commit(results);
+  }
+  EXPECT_EQ(decoded, 200U);
+}
+
+TEST(PlaceSetting, BehindGivesUpItsSlotsButOne) {
+  TimedEngine sim;
+  for (std::uint32_t i = 0; i < kSlots; ++i) sim.submit("night", 20, 300, 0, kBehind);
+  for (int i = 0; i < 10; ++i) sim.step();
+  std::vector<SequenceId> chats;
+  for (std::uint32_t i = 0; i < kSlots; ++i) chats.push_back(sim.submit("chat", 20, 300, sim.now()));
+  for (int i = 0; i < 12; ++i) sim.step();
+  for (const SequenceId id : chats) EXPECT_EQ(sim.ttft(id) > 0, id != chats.back()) << id;
+  EXPECT_EQ(sim.scheduler().running(), kSlots);
+  EXPECT_EQ(sim.scheduler().preemptions(), kSlots - 1);
+}
+
+TEST(PlaceSetting, BehindGivesUpAnOnlySlot) {
+  TimedEngine sim(100'000, 1);
+  const SequenceId night = sim.submit("night", 20, 300, 0, kBehind);
+  for (int i = 0; i < 10; ++i) sim.step();
+  const SequenceId chat = sim.submit("chat", 20, 8, sim.now());
+  sim.step();
+  EXPECT_GT(sim.ttft(chat), 0);
+  std::vector<SequenceId> ended;
+  while (ended.size() < 2)
+    for (const SequenceId id : sim.step()) ended.push_back(id);
+  EXPECT_EQ(ended, (std::vector{chat, night}));
+}
+
+// The night's sequences hold all KV but a block when the chat's answer grows.
+TEST(PlaceSetting, BehindGivesUpItsRoomForOneThatCameLater) {
+  TimedEngine sim(40);
+  for (int i = 0; i < 3; ++i) sim.submit("night", 150, 400, 0, kBehind);
+  for (int i = 0; i < 20; ++i) sim.step();
+  const SequenceId chat = sim.submit("chat", 100, 200, sim.now());
+  std::vector<SequenceId> ended;
+  while (ended.empty() || ended.back() != chat)
+    for (const SequenceId id : sim.step()) ended.push_back(id);
+  EXPECT_EQ(ended.size(), 1U);
+  EXPECT_GT(sim.scheduler().preemptions(), 0U);
 }
 
 TEST(PlaceSetting, BehindHasASlotAfterThreeThatOvertakeIt) {

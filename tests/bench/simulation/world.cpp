@@ -129,7 +129,8 @@ void World::stand_in_line(std::size_t index, const Placement& placement) {
   ++open_[outcome.engine];
   places_[index] =
       turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots, name_of(request.app),
-                   weight_of(request), static_cast<double>(request.prompt_tokens), false, arrivals_[index]},
+                   weight_of(request), static_cast<double>(request.prompt_tokens), false, arrivals_[index],
+                   outcome.settings.place == config::QueuePlace::behind},
                   [this, index] { granted_.push_back(index); });
   if (const auto seconds = router_.until_look(index)) add(Event::Kind::look, now_ + *seconds, index);
 }
@@ -154,10 +155,10 @@ void World::look_at(std::size_t index) {
 std::vector<predict::LineState> World::lines(std::size_t request) const {
   const SimRequest& asked = requests_[request];
   std::vector<predict::LineState> out;
-  turns_->forecast(
-      kModelId,
-      {name_of(asked.app), weight_of(asked), static_cast<double>(asked.prompt_tokens), 1, arrivals_[request]},
-      out);
+  turns_->forecast(kModelId,
+                   {name_of(asked.app), weight_of(asked), static_cast<double>(asked.prompt_tokens), 1, false,
+                    arrivals_[request]},
+                   out, /*both_places=*/true);
   return out;
 }
 

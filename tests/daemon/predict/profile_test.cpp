@@ -87,6 +87,44 @@ TEST(Profiles, APromptBehindWaitsForLongerOnes) {
   EXPECT_GT(engine.expect(100).queue, 3'000'000) << "nobody usual overtakes one that is ahead";
 }
 
+TEST(Profiles, ThoseBehindAreNotThereForOthers) {
+  SlowEngine engine;
+  const Prediction alone = engine.expect(100);
+  const auto prompt = engine.prefills(2000, kNight), stream = engine.decodes(kNight);
+  const Prediction beside = engine.expect(100);
+  const auto near = [](std::int64_t one, std::int64_t other) {
+    return std::abs(static_cast<double>(one - other)) < 0.03 * static_cast<double>(other);
+  };
+  EXPECT_TRUE(near(beside.ttft.p50, alone.ttft.p50)) << beside.ttft.p50 << " and " << alone.ttft.p50;
+  EXPECT_TRUE(near(beside.tpot->p50, alone.tpot->p50)) << beside.tpot->p50 << " and " << alone.tpot->p50;
+  const auto usual = engine.decodes();
+  EXPECT_FALSE(near(engine.expect(100).tpot->p50, alone.tpot->p50));
+}
+
+// 30 tokens of some 45 ms.
+TEST(Profiles, APromptBehindWaitsForTheAnswersOfOthers) {
+  SlowEngine engine;
+  const auto stream = engine.decodes();
+  EXPECT_EQ(engine.expect(100).queue, 0);
+  EXPECT_NEAR(static_cast<double>(engine.expect(100, kNight).queue), 1.35e6, 0.5e6);
+}
+
+TEST(Profiles, ThoseBehindHaveALineOfTheirOwn) {
+  SlowEngine engine;
+  Query query = engine.query(100);
+  TurnForecast turn, behind;
+  behind.before = behind.waiting = behind.ends = 4;
+  behind.taken = 4;
+  const std::vector<LineState> lines{{"cpu", turn, behind}};
+  query.lines = lines;
+  const auto queue = [&](const config::RequestSettings& settings) {
+    query.settings = settings;
+    const auto first = engine.prefills(300);
+    return engine.predictor.expect(query, "cpu", true, 700).value().queue;
+  };
+  EXPECT_GT(queue(kNight), queue(kLatency) + 500'000);
+}
+
 TEST(Profiles, ABudgetComputesAPromptInMoreStepsBesideAStream) {
   SlowEngine engine;
   EXPECT_EQ(engine.expect(400, kBudget).prefill, engine.expect(400).prefill) << "alone it guards nobody";

@@ -138,7 +138,7 @@ policy::Tree gpu_first(const std::string& keys) {
 
 TEST(AnUnmeasuredGpu, HasBatchWorkByTheShippedPolicy) {
   Machine machine("discrete");
-  EXPECT_THAT(picked(shipped(), machine.facts({}, "batch")), StartsWith("opencl:throughput: fastest, "));
+  EXPECT_THAT(picked(shipped(), machine.facts({}, "batch")), StartsWith("opencl:background: fastest, "));
 }
 
 TEST(AnUnmeasuredGpu, HasAChatWithAnSloByTheShippedPolicy) {

@@ -235,6 +235,30 @@ default: {because: b, use: ['cpu:latency', 'vulkan:throughput']}
   EXPECT_EQ(at_vulkan["attempts"][1]["settings"], "place behind");
 }
 
+// Nine requests of a night job fill the engine, and others begin beside them all the same.
+TEST_F(Dispatch, EngineFullOfRequestsBehindHasAPlaceForOthers) {
+  const auto settings = make_settings();
+  settings->tree = tree_of(R"(profiles: {night: {because: b, place: behind}}
+rules:
+  - {id: night, because: b, when: {fact: request.prompt_bytes, gte: 500}, use: ['cpu:night']}
+default: {because: b, use: [cpu]}
+)");
+  Rig nightly(settings, make_hardware(true));
+  FakeBackend& engine = nightly.cpu();
+  script(engine, Script{.tokens = 4, .manual = true});
+  std::vector<std::unique_ptr<Wire>> wires;
+  const auto send = [&](const std::string& text) {
+    wires.push_back(std::make_unique<Wire>(nightly));
+    wires.back()->send(post(kChatPath, R"({"messages":[{"role":"user","content":")" + text + R"("}]})"));
+  };
+  for (int i = 0; i < 9; ++i) send(std::string(600, 'a'));
+  EXPECT_EQ(engine.started.size(), 8U) << "as many as it computes at once";
+  for (int i = 0; i < 9; ++i) send("hi");
+  EXPECT_EQ(engine.started.size(), 15U) << "one of those behind keeps its slot";
+  EXPECT_EQ(engine.started.at(7).settings.place, config::QueuePlace::behind);
+  EXPECT_EQ(engine.started.at(8).settings.place, config::QueuePlace::usual);
+}
+
 // What an engine finds wrong with a request, or nobody ever computed, is not held against its app.
 TEST_F(Dispatch, what_was_never_computed_costs_no_turn) {
   constexpr const char* kSmall = R"({"model":"small","messages":[{"role":"user","content":"hi"}]})";

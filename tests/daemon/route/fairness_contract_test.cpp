@@ -34,6 +34,70 @@ TEST(FairnessContract, SaysToWhomTheEngineHasAPlace) {
   EXPECT_EQ(handover(4, 5, true, true), Handover::none) << "one at a time";
 }
 
+// Turns of a queue in front of an engine with four slots.
+class Line {
+ public:
+  Line() { queue_.set_slots(4); }
+  void add(const std::string& app, bool behind, int n = 1) {
+    for (; n > 0; --n) {
+      queue_.add(++last_, app, 1, 100, behind);
+      names_[last_] = app;
+    }
+  }
+  void end(const std::string& app) {
+    const auto at = std::ranges::find(running_, app, [&](FairQueueId id) { return names_.at(id); });
+    queue_.remove(*at);
+    running_.erase(at);
+  }
+  std::vector<std::string> turns() {
+    std::vector<std::string> out;
+    while (const auto id = queue_.next()) {
+      running_.push_back(*id);
+      out.push_back(names_.at(*id));
+    }
+    return out;
+  }
+
+ private:
+  using FairQueueId = route::FairQueue::Id;
+  route::FairQueue queue_;
+  FairQueueId last_ = 0;
+  std::map<FairQueueId, std::string> names_;
+  std::vector<FairQueueId> running_;
+};
+
+using Turns = std::vector<std::string>;
+
+TEST(FairnessContract, LetsOthersPassThoseBehindAtAFullEngine) {
+  Line line;
+  line.add("night", true, 9);
+  EXPECT_EQ(line.turns(), Turns(4, "night"));
+  line.add("chat", false, 5);
+  EXPECT_EQ(line.turns(), Turns(3, "chat")) << "a slot is for one of those behind";
+  line.end("night");
+  EXPECT_EQ(line.turns(), Turns{}) << "two of the night's are there still, and a chat waits";
+  line.end("chat");
+  EXPECT_EQ(line.turns(), Turns{"chat"});
+  for (int i = 0; i < 3; ++i) line.end("night");
+  EXPECT_EQ(line.turns(), Turns{"night"}) << "one of those behind has its turn as any other";
+}
+
+TEST(FairnessContract, LetsThoseBehindInWhereNobodyElseWaits) {
+  Line line;
+  line.add("chat", false);
+  EXPECT_EQ(line.turns(), Turns{"chat"});
+  line.add("night", true, 9);
+  EXPECT_EQ(line.turns(), Turns(3, "night"));
+}
+
+TEST(FairnessContract, KeepsAnAppsRequestsBehindApartFromItsOthers) {
+  Line line;
+  line.add("app", true, 9);
+  EXPECT_EQ(line.turns().size(), 4U);
+  line.add("app", false);
+  EXPECT_EQ(line.turns(), Turns{"app"});
+}
+
 // One engine, its queue and its scheduler.
 class Engine {
  public:

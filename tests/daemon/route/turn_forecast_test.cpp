@@ -54,11 +54,12 @@ class Walk {
       case 1:
         if (prompts_.size() >= 50) break;
         prompts_[last_ += kGap] = prompt;
-        queue_.add(last_, name(app), weight(app), prompt);
+        add(queue_, last_, app, prompt, is_behind());
         break;
       case 2:
         if (below(20) != 0) break;
-        queue_.begin(last_ += kGap, name(app), weight(app), prompt);
+        behind_[last_ += kGap] = is_behind();
+        queue_.begin(last_, name(app), weight(app), prompt, behind_[last_]);
         running_.push_back(last_);
         break;
       case 3:
@@ -74,6 +75,11 @@ class Walk {
         queue_.remove(gone->first);
         prompts_.erase(gone);
     }
+  }
+  bool is_behind() { return below(4) == 0; }
+  void add(FairQueue& queue, Id id, std::uint32_t app, double prompt, bool behind) {
+    behind_[id] = behind;
+    queue.add(id, name(app), weight(app), prompt, behind);
   }
   void end(std::size_t i) {
     queue_.remove(running_[i]);
@@ -94,9 +100,15 @@ class Walk {
         out.push_back({*id, ended});
         running.push_back(*id);
       }
-      EXPECT_LT(ended, running.size());
-      if (ended >= running.size()) break;
-      queue.remove(running[ended]);
+      if (running.empty()) {
+        ADD_FAILURE() << "nobody runs, and some wait";
+        break;
+      }
+      const auto behind = [&](Id id) { return behind_.at(id); };
+      const auto usual = std::ranges::find_if_not(running, behind);  // they end before those behind
+      const auto ends = usual == running.end() ? running.begin() : usual;
+      queue.remove(*ends);
+      running.erase(ends);
     }
     return out;
   }
@@ -121,14 +133,19 @@ class Walk {
     const std::string app_name = below(10) == 0 ? "new" : name(app);
     const bool moved = last_ > 0 && below(2) == 0;  // from another line, where it has waited already
     const Id own = moved ? kGap * below(static_cast<std::uint32_t>(last_ / kGap)) + 1 : last_ + 1;
+    const bool behind = is_behind();
     const FairQueue::Coming coming{.app = app_name,
                                    .weight = weight(app),
                                    .prompt_tokens = 50,
                                    .answers = answers,
+                                   .behind = behind,
                                    .arrival = moved ? own : 0};
     const TurnForecast forecast = queue_.forecast(coming);
     FairQueue copy = queue_;
-    for (std::uint32_t i = 0; i < answers; ++i) copy.add(own + i, app_name, weight(app), 50);
+    for (std::uint32_t i = 0; i < answers; ++i) {
+      behind_[own + i] = behind;
+      copy.add(own + i, app_name, weight(app), 50, behind);
+    }
     const std::vector<Turn> turns = drain(copy);
     const auto at = [&](Id id) {
       return static_cast<std::size_t>(std::ranges::find(turns, id, &Turn::id) - turns.begin());
@@ -161,7 +178,8 @@ class Walk {
   FairQueue queue_;
   Id last_ = 0;
   std::map<Id, double> prompts_;  // of those that wait
-  std::vector<Id> running_;       // in the order in which they began
+  std::map<Id, bool> behind_;
+  std::vector<Id> running_;  // in the order in which they began
   std::size_t compared_ = 0, late_ = 0, moved_ = 0;
 };
 
