@@ -43,7 +43,7 @@ constexpr std::size_t kClasses = 6, kShownCells = 10, kPairsInFull = 2;
 struct Options {
   std::string policy;
   std::vector<std::string> machines;
-  std::uint32_t seeds = 1, sample = 7;
+  std::uint32_t seeds = 2, sample = 5;
   bool json = false;
 };
 
@@ -227,17 +227,17 @@ class Cell {
   }
 
   struct Alternative {
-    double ratio = 0;  // its cost to the tree's
+    double ratio = 0;  // its cost to that of the tree's choice
     std::size_t choice = 0;
   };
-  // The best other fixed choice for one app, beside the tree's for the other app.
-  Alternative nearest_alternative(std::size_t app) {
-    Alternative out{std::numeric_limits<double>::infinity(), 0};
-    for (std::size_t i = 0; i < machine_->choices().size(); ++i) {
+  // The best fixed choice for one app of some that are not the tree's, which the other app keeps.
+  Alternative nearest_alternative(std::size_t app, const std::set<std::size_t>& among) {
+    Alternative out{std::numeric_limits<double>::infinity(), tree_choices()[app]};
+    for (const std::size_t choice : among) {
       Choices choices = tree_choices();
-      if (choices[app] == i) continue;
-      choices[app] = i;
-      if (const double ratio = fixed(choices).cost / tree_.cost; ratio < out.ratio) out = {ratio, i};
+      if (std::exchange(choices[app], choice) == choice) continue;
+      const double ratio = fixed(choices).cost / fixed(tree_choices()).cost;
+      if (ratio < out.ratio) out = {ratio, choice};
     }
     return out;
   }
@@ -260,6 +260,7 @@ struct Paired {  // a choice of the tree, in the cell where its nearest alternat
   std::string rule;
   std::size_t choice = 0, cell = 0, app = 0;
   Cell::Alternative nearest;
+  // A tree with one choice on a machine has no alternative there.
   bool holds() const noexcept { return nearest.ratio >= 1 + kPairedCase; }
 };
 
@@ -293,6 +294,28 @@ struct Report {  // of one machine
   }
 };
 
+// For each rule and choice that the tree takes on a machine. Alternatives are its other choices there:
+// profiles that change nothing for an app would be as near as can be.
+std::vector<Paired> paired_cases(std::vector<Cell>& cells) {
+  std::set<std::size_t> of_tree;
+  for (const Cell& cell : cells)
+    for (const Chosen& chosen : cell.chosen()) of_tree.insert(chosen.choice);
+  std::map<std::pair<std::string, std::size_t>, Paired> most;
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    for (std::size_t app = 0; app < cells[i].apps().size(); ++app) {
+      const Chosen& chosen = cells[i].chosen()[app];
+      const auto nearest = cells[i].nearest_alternative(app, of_tree);
+      Paired& known = most[{chosen.rule, chosen.choice}];
+      if (nearest.ratio > known.nearest.ratio) known = {chosen.rule, chosen.choice, i, app, nearest};
+    }
+  std::vector<Paired> out;
+  for (auto& [key, paired] : most) {
+    paired.nearest = cells[paired.cell].with_seeds(kPairedSeeds).nearest_alternative(paired.app, of_tree);
+    out.push_back(paired);
+  }
+  return out;
+}
+
 // Each sampled workload alone, and beside one partner of the class whose turn it is.
 void fill(Report& report, const std::vector<Workload>& all, const Options& options) {
   std::map<std::size_t, double> alone;
@@ -315,18 +338,7 @@ void fill(Report& report, const std::vector<Workload>& all, const Options& optio
   std::ranges::move(pairs, std::back_inserter(report.cells));
   for (Cell& cell : report.cells) cell.search();
 
-  std::map<std::pair<std::string, std::size_t>, Paired> paired;
-  for (std::size_t i = 0; i < report.cells.size(); ++i)
-    for (std::size_t app = 0; app < report.cells[i].apps().size(); ++app) {
-      const Chosen& chosen = report.cells[i].chosen()[app];
-      const auto nearest = report.cells[i].nearest_alternative(app);
-      Paired& most = paired[{chosen.rule, chosen.choice}];
-      if (nearest.ratio > most.nearest.ratio) most = {chosen.rule, chosen.choice, i, app, nearest};
-    }
-  for (auto& [key, most] : paired) {
-    most.nearest = report.cells[most.cell].with_seeds(kPairedSeeds).nearest_alternative(most.app);
-    report.paired.push_back(most);
-  }
+  report.paired = paired_cases(report.cells);
 }
 
 std::string names_of(const Cell& cell) {
@@ -347,8 +359,9 @@ std::string ttft_of(const Cost& cost, const Cell& cell) {
   std::string out;
   for (std::size_t app = 0; app < cell.apps().size(); ++app) {
     char text[32];
-    std::snprintf(text, sizeof text, "%s%.2f", app > 0 ? ", " : "", cost.apps[app].ttft_p99);
-    out += text;
+    std::snprintf(text, sizeof text, "%.2f s", cost.apps[app].ttft_p99);
+    if (app > 0) out += " + ";
+    out += cell.apps()[app].has_people() ? text : "nobody";
   }
   return out;
 }
@@ -371,17 +384,19 @@ void print(Report& report) {
   for (std::size_t i = 0; i < std::min(kShownCells, order.size()); ++i) {
     Cell& cell = report.cells[order[i]];
     if (cell.regret() == 0) break;
-    std::printf("    %.2f  %s\n          tree: %s, p99 TTFT %s s\n          best: %s, p99 TTFT %s s\n",
+    std::printf("    %.2f  %s\n          tree: %s; p99 TTFT %s\n          best: %s; p99 TTFT %s\n",
                 1 + cell.regret(), names_of(cell).c_str(), rules_of(report, cell).c_str(),
                 ttft_of(cell.tree(), cell).c_str(), report.text(cell.best()).c_str(),
                 ttft_of(cell.fixed(cell.best()), cell).c_str());
   }
-  std::printf("  choices, and the case in which the nearest alternative costs most, five seeds:\n");
+  std::printf(
+      "  choices by rule, in the case in which the nearest other choice of the tree costs most, five "
+      "seeds:\n");
   for (const Paired& paired : report.paired)
-    std::printf("    %.2f%s %s %s; %s for app %zu of %s\n", paired.nearest.ratio, paired.holds() ? " " : "!",
-                paired.rule.c_str(), report.text({paired.choice}).c_str(),
-                report.text({paired.nearest.choice}).c_str(), paired.app + 1,
-                names_of(report.cells[paired.cell]).c_str());
+    std::printf("    %s %s: %s costs %.2f times as much for app %zu of %s: %s\n", paired.rule.c_str(),
+                report.text({paired.choice}).c_str(), report.text({paired.nearest.choice}).c_str(),
+                paired.nearest.ratio, paired.app + 1, names_of(report.cells[paired.cell]).c_str(),
+                paired.holds() ? "earned" : "NOT EARNED");
 }
 
 ordered_json json_of(Report& report) {
