@@ -260,7 +260,6 @@ struct Paired {  // a choice of the tree, in the cell where its nearest alternat
   std::string rule;
   std::size_t choice = 0, cell = 0, app = 0;
   Cell::Alternative nearest;
-  // A tree with one choice on a machine has no alternative there.
   bool holds() const noexcept { return nearest.ratio >= 1 + kPairedCase; }
 };
 
@@ -309,6 +308,7 @@ std::vector<Paired> paired_cases(std::vector<Cell>& cells) {
       if (nearest.ratio > known.nearest.ratio) known = {chosen.rule, chosen.choice, i, app, nearest};
     }
   std::vector<Paired> out;
+  if (of_tree.size() < 2) return out;  // a tree with one choice has no alternative
   for (auto& [key, paired] : most) {
     paired.nearest = cells[paired.cell].with_seeds(kPairedSeeds).nearest_alternative(paired.app, of_tree);
     out.push_back(paired);
@@ -389,6 +389,7 @@ void print(Report& report) {
                 ttft_of(cell.tree(), cell).c_str(), report.text(cell.best()).c_str(),
                 ttft_of(cell.fixed(cell.best()), cell).c_str());
   }
+  if (report.paired.empty()) return;
   std::printf(
       "  choices by rule, in the case in which the nearest other choice of the tree costs most, five "
       "seeds:\n");
@@ -438,7 +439,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--seeds", o.seeds, "Runs of each cell, of which costs are the mean")
       ->capture_default_str()
       ->check(CLI::Range(1, 100));
-  app.add_option("--sample", o.sample, "Every so manieth workload; 1: all 288. An even number leaves traits out")
+  app.add_option("--sample", o.sample, "Every Nth workload; 1: all 288. An even N leaves traits out")
       ->capture_default_str()
       ->check(CLI::Range(1, 288));
   app.add_flag("--json", o.json, "Every cell as JSON");
