@@ -58,8 +58,9 @@ policy::Facts hardware_of(const MachineSpec& machine) {
   probe::HardwareReport report;
   report.cpu.cores = report.cpu.threads = machine.cores;
   report.cpu.memory_total = report.cpu.memory_available = machine.pools.front().bytes;
-  if (!machine.gpus.empty())
-    report.devices[*config::find_engine_kind(machine.engines.front().target)].devices = machine.gpus;
+  for (const EngineSpec& engine : machine.engines)
+    if (const auto& kind = *config::find_engine_kind(engine.target); kind.has_devices())
+      report.devices[kind].devices = machine.gpus;
   return probe::facts_of(report, {});
 }
 

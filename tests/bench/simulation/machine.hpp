@@ -51,7 +51,7 @@ struct MachineSpec {
   std::vector<std::vector<double>> slowed;
   std::vector<double> shares;  // of the recorded load, rising
   std::uint32_t cores = 0;
-  std::vector<DeviceReport> gpus = {};  // as the API of the first engine reports them
+  std::vector<DeviceReport> gpus = {};  // as every API reports them
   bool has_discrete_gpu() const { return !gpus.empty() && gpus.front().kind == "discrete"; }
 };
 std::vector<MachineSpec> machines();
