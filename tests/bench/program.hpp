@@ -20,7 +20,8 @@ inline double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-[[noreturn]] inline void die(const std::string& what, int code = 1) {
+// Ends the program with a status that no floor has: a program whose floor fails ends with 1.
+[[noreturn]] inline void die(const std::string& what, int code = 2) {
   std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, what.c_str());
   std::exit(code);
 }

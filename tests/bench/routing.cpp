@@ -64,7 +64,9 @@ std::vector<Contender> contenders_of(const MachineSpec& machine, const policy::T
     out.push_back({"prefix and load", [](const MachineSpec&) { return std::make_unique<PrefixAndLoad>(); }});
   }
   out.push_back(
-      {"flyball", [&policy](const MachineSpec& spec) { return make_flyball_router(spec, policy); }, false});
+      {"flyball",
+       [&policy](const MachineSpec& spec) { return make_flyball_router(spec, policy, trace_apps()); },
+       false});
   return out;
 }
 
@@ -106,7 +108,7 @@ struct Bench {
     std::vector<Placement> plan() const { return {outcomes.begin(), outcomes.end()}; }
   };
   Run run(const MachineSpec& machine, const Load& load, Router& router, double share) const {
-    World world(machine, load.requests, router, noise_seed(share));
+    World world(machine, trace_apps(), load.requests, router, noise_seed(share));
     world.run();
     return {figures_of(world, load.seconds), {world.outcomes().begin(), world.outcomes().end()}};
   }
@@ -139,7 +141,7 @@ struct Bench {
                              const std::vector<Outcome>& without) {
     std::vector<double> ttft, ttft_without;
     for (std::size_t i = 0, j = 0; i < load.requests.size(); ++i) {
-      if (!load.requests[i].interactive()) continue;
+      if (!load.requests[i].interactive) continue;
       if (with[i].beside_batch) {
         ttft.push_back(with[i].first_token - load.requests[i].at);
         ttft_without.push_back(without[j].first_token - people.requests[j].at);

@@ -71,4 +71,10 @@ double ttft_alone(const EngineSpec& spec, const ModelSpec& model, std::uint32_t 
   return Lone(spec, model, std::nullopt).run(1, prompt_tokens, 1).ttft;
 }
 
+double seconds_alone(const EngineSpec& spec, const ModelSpec& model, std::uint32_t prompt_tokens,
+                     std::uint32_t output_tokens) {
+  const auto took = Lone(spec, model, std::nullopt).run(1, prompt_tokens, output_tokens);
+  return took.ttft + took.decode;
+}
+
 }  // namespace flyball::simulation

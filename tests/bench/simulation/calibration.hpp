@@ -13,5 +13,8 @@ std::vector<measure::Figure> calibrate(const EngineSpec& spec, const ModelSpec& 
 
 // TTFT in seconds of a prompt of so many tokens on a loaded engine with an empty prefix cache, without noise.
 double ttft_alone(const EngineSpec& spec, const ModelSpec& model, std::uint32_t prompt_tokens);
+// Seconds of a whole request on the same engine.
+double seconds_alone(const EngineSpec& spec, const ModelSpec& model, std::uint32_t prompt_tokens,
+                     std::uint32_t output_tokens);
 
 }  // namespace flyball::simulation

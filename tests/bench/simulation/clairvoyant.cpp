@@ -27,11 +27,11 @@ Figures clairvoyant(const MachineSpec& machine, std::span<const SimRequest> requ
                     const SearchOptions& options) {
   const auto simulate = [&](std::vector<Placement> plan) {
     Planned router(plan);
-    World world(machine, requests, router, noise_seed);
+    World world(machine, trace_apps(), requests, router, noise_seed);
     world.run();
     Tried tried{std::move(plan), figures_of(world, seconds), {}};
     for (std::size_t i = 0; i < requests.size(); ++i)
-      if (requests[i].interactive() && !within_slo(requests[i], world.outcome(i))) tried.missed.push_back(i);
+      if (requests[i].interactive && !within_slo(requests[i], world.outcome(i))) tried.missed.push_back(i);
     return tried;
   };
   Tried best = simulate(starts.front());
@@ -61,7 +61,7 @@ Figures clairvoyant(const MachineSpec& machine, std::span<const SimRequest> requ
     if (below(4) == 0) {
       const std::size_t from = below(machine.engines.size()), to = another(from);
       for (std::size_t i = 0; i < requests.size(); ++i)
-        if (!requests[i].interactive() && plan[i].engine == from && below(4) == 0) plan[i].engine = to;
+        if (!requests[i].interactive && plan[i].engine == from && below(4) == 0) plan[i].engine = to;
     }
     if (Tried tried = simulate(std::move(plan)); better(tried.figures, best.figures)) best = std::move(tried);
   }

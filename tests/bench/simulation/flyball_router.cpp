@@ -1,7 +1,6 @@
 #include "tests/bench/simulation/flyball_router.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -59,39 +58,25 @@ policy::Facts hardware_of(const MachineSpec& machine) {
   probe::HardwareReport report;
   report.cpu.cores = report.cpu.threads = machine.cores;
   report.cpu.memory_total = report.cpu.memory_available = machine.pools.front().bytes;
-  if (machine.gpu)
-    report.devices[*config::find_engine_kind(machine.engines.front().target)].devices = {*machine.gpu};
+  for (const EngineSpec& engine : machine.engines)
+    if (const auto& kind = *config::find_engine_kind(engine.target); kind.has_devices())
+      report.devices[kind].devices = machine.gpus;
   return probe::facts_of(report, {});
 }
 
-// Their manifests declare class, objective and the medians of their traces' lengths.
-std::array<config::AppManifest, kAppNames.size()> apps() {
-  using config::WorkloadClass;
-  const auto app = [](AppId id, WorkloadClass kind, std::uint32_t prompt, std::uint32_t output) {
-    config::AppManifest manifest;
-    manifest.id = name_of(id);
-    manifest.workload.kind = kind;
-    manifest.workload.prompt_tokens = prompt;
-    manifest.workload.output_tokens = output;
-    return manifest;
-  };
-  std::array out{app(AppId::chat, WorkloadClass::chat, 6174, 347),
-                 app(AppId::code, WorkloadClass::completion, 1469, 13),
-                 app(AppId::batch, WorkloadClass::batch, 1020, 129)};
-  out.back().workload.objective = "throughput";
-  return out;
-}
-
-// All engines with devices open a machine's one discrete GPU. An integrated GPU is opened by one engine
-// alone.
+// The engine kinds of each pool of GPU memory open the GPU that has it. An integrated GPU is opened by one
+// engine alone.
 predict::DeviceGroups device_groups_of(const MachineSpec& machine) {
-  if (!machine.has_discrete_gpu()) return {};
-  return {config::engine_ids(config::KindFilter::with_devices)};
+  predict::DeviceGroups groups(machine.pools.size() - 1);
+  for (const EngineSpec& engine : machine.engines)
+    if (engine.pool > 0) groups[engine.pool - 1].push_back(engine.target);
+  return groups;
 }
 
 class FlyballRouter final : public Router {
  public:
-  FlyballRouter(const MachineSpec& machine, const policy::Tree& tree)
+  FlyballRouter(const MachineSpec& machine, const policy::Tree& tree,
+                std::span<const config::AppManifest> apps)
       : machine_(machine),
         tree_(tree),
         profiles_(route::profiles_of(tree)),
@@ -99,7 +84,7 @@ class FlyballRouter final : public Router {
         file_(file_of(ModelSpec{})),
         model_(model_entry(ModelSpec{})),
         book_(book_of(machine, model_)),
-        apps_(apps()),
+        apps_(apps.begin(), apps.end()),
         predictor_(KeyedHash(mixed(1), mixed(2)), device_groups_of(machine)) {}
 
   Placement choose(std::size_t index, const World& world) override {
@@ -107,7 +92,7 @@ class FlyballRouter final : public Router {
     const SimRequest& request = world.requests()[index];
     Asked& asked = asked_[index];
     asked.prompt = std::make_shared<const predict::PromptPrint>(
-        predictor_.print_of(TextPrompt{request.text()}, name_of(request.app)));
+        predictor_.print_of(TextPrompt{request.text()}, apps_[request.app].id));
     asked.reconsideration = route::Reconsideration(app_of(request).slo);
     const policy::Facts facts = facts_for(index, world);
     policy::decide(tree_, facts, asked.decision);
@@ -134,6 +119,7 @@ class FlyballRouter final : public Router {
     if (asked.decision.target->backend != from) return enter(index, world, facts);
     Placement placement = world.outcome(index);
     placement.settings = settings_of(*asked.decision.target);
+    placement.rule = asked.decision.rule->id;
     asked.place.asks(placement.settings);
     return placement;
   }
@@ -190,7 +176,7 @@ class FlyballRouter final : public Router {
   }
   // With the SLO of this request.
   const config::AppManifest& app_of(const SimRequest& request) {
-    config::AppManifest& app = apps_[static_cast<std::size_t>(request.app)];
+    config::AppManifest& app = apps_[request.app];
     app.slo.ttft.reset();
     if (request.slo_ttft > 0) app.slo.ttft = std::chrono::milliseconds(std::llround(request.slo_ttft * 1e3));
     return app;
@@ -199,10 +185,10 @@ class FlyballRouter final : public Router {
   predict::Query query_of(std::size_t index, const World& world) const {
     const SimRequest& request = world.requests()[index];
     predict::Query query;
-    query.app = name_of(request.app);
+    query.app = apps_[request.app].id;
     query.model = kModelId;
     query.prompt = asked_[index].prompt;
-    query.declared_output = *apps_[static_cast<std::size_t>(request.app)].workload.output_tokens;
+    query.declared_output = *apps_[request.app].workload.output_tokens;
     query.slots = model_.max_sequences;
     query.book = &book_;
     query.unix_seconds = kUnixSeconds;
@@ -253,7 +239,8 @@ class FlyballRouter final : public Router {
     query.lines = lines;
     asked_[index].place = {};
     asked_[index].place = predictor_.enter({query, at->target, facts});
-    return {static_cast<std::size_t>(at - machine_.engines.begin()), query.settings};
+    return {static_cast<std::size_t>(at - machine_.engines.begin()), query.settings,
+            asked_[index].decision.rule->id};
   }
   config::RequestSettings settings_of(const policy::Target& target) const {
     const config::RequestSettings* const settings = policy::settings_of(tree_, target);
@@ -278,7 +265,7 @@ class FlyballRouter final : public Router {
   const BackendInfo file_;
   const config::ModelEntry model_;
   const measure::Book book_;
-  std::array<config::AppManifest, kAppNames.size()> apps_;  // in AppId's order
+  std::vector<config::AppManifest> apps_;
   predict::Predictor predictor_;
   std::vector<Asked> asked_;  // by request; their places go before the predictor
   policy::Decision deciding_;  // storage for decide()
@@ -286,8 +273,9 @@ class FlyballRouter final : public Router {
 
 }  // namespace
 
-std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine, const policy::Tree& tree) {
-  return std::make_unique<FlyballRouter>(machine, tree);
+std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine, const policy::Tree& tree,
+                                            std::span<const config::AppManifest> apps) {
+  return std::make_unique<FlyballRouter>(machine, tree, apps);
 }
 
 }  // namespace flyball::simulation

@@ -6,13 +6,15 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "policy/tree.hpp"
 #include "tests/bench/simulation/world.hpp"
 
 namespace flyball::simulation {
 
-// Both outlive the router.
-std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine, const policy::Tree& tree);
+// `machine` and `tree` outlive the router. Each of `apps` declares its output tokens.
+std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine, const policy::Tree& tree,
+                                            std::span<const config::AppManifest> apps);
 
 }  // namespace flyball::simulation

@@ -56,9 +56,10 @@ EngineSpec desktop_gpu() {
           .pool = 1};
 }
 
-DeviceReport gpu(const char* name, const char* vendor, const char* kind, std::uint64_t memory_bytes) {
+DeviceReport gpu(const char* name, int nth, const char* vendor, const char* kind,
+                 std::uint64_t memory_bytes) {
   DeviceReport report;
-  report.id = device_id(name, 0, vendor);
+  report.id = device_id(name, nth, vendor);
   report.name = name;
   report.vendor = vendor;
   report.kind = kind;
@@ -66,6 +67,9 @@ DeviceReport gpu(const char* name, const char* vendor, const char* kind, std::ui
   report.unified = report.kind == "integrated";
   report.dispatched = true;
   return report;
+}
+DeviceReport desktop_card(int nth) {
+  return gpu("NVIDIA GeForce RTX 4060 Ti", nth, "nvidia", "discrete", 16 * kGiB);
 }
 
 }  // namespace
@@ -99,7 +103,7 @@ std::vector<MachineSpec> machines() {
                  .slowed = {{1, 1.35}, {1.6, 1}},
                  .shares = {1.0 / 2048, 1.0 / 1024, 1.0 / 512, 1.0 / 256, 1.0 / 128},
                  .cores = 8,
-                 .gpu = gpu("AMD Radeon 780M", "amd", "integrated", 28 * kGiB)});
+                 .gpus = {gpu("AMD Radeon 780M", 0, "amd", "integrated", 28 * kGiB)}});
   // The GPU's driver thread takes one core of 16, and loses a little to threads that keep all cores busy.
   out.push_back({.id = "gpu",
                  .what = "a desktop GPU (OpenCL) and 16 cores",
@@ -108,8 +112,23 @@ std::vector<MachineSpec> machines() {
                  .slowed = {{1, 1.03}, {1.07, 1}},
                  .shares = {1.0 / 512, 1.0 / 256, 1.0 / 128, 1.0 / 64, 1.0 / 32},
                  .cores = 16,
-                 .gpu = gpu("NVIDIA GeForce RTX 4060 Ti", "nvidia", "discrete", 16 * kGiB)});
+                 .gpus = {desktop_card(0)}});
   return out;
+}
+
+MachineSpec two_gpu_machine() {
+  EngineSpec second = desktop_gpu();
+  second.id = second.target = "vulkan";
+  second.overhead = 1.2e-3;  // one submission more for each step than by OpenCL
+  second.pool = 2;
+  return {.id = "gpus",
+          .what = "two desktop GPUs (OpenCL on one, Vulkan on the other) and 16 cores",
+          .engines = {desktop_gpu(), second, desktop_cpu()},
+          .pools = {{"machine", 48 * kGiB}, {"gpu", 15 * kGiB}, {"gpu 2", 15 * kGiB}},
+          .slowed = {{1, 1, 1.03}, {1, 1, 1.03}, {1.07, 1.07, 1}},
+          .shares = {},
+          .cores = 16,
+          .gpus = {desktop_card(0), desktop_card(1)}};
 }
 
 double step_seconds(const EngineSpec& engine, const ModelSpec& model, const engine::StepPlan& plan) {

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,10 +51,13 @@ struct MachineSpec {
   std::vector<std::vector<double>> slowed;
   std::vector<double> shares;  // of the recorded load, rising
   std::uint32_t cores = 0;
-  std::optional<DeviceReport> gpu = {};  // the device of the first engine
-  bool has_discrete_gpu() const { return gpu && gpu->kind == "discrete"; }
+  std::vector<DeviceReport> gpus = {};  // as every API reports them
+  bool has_discrete_gpu() const { return !gpus.empty() && gpus.front().kind == "discrete"; }
 };
 std::vector<MachineSpec> machines();
+// The desktop with a second card of the same make, on which the operator put the Vulkan engine. It has no
+// shares of a recorded load.
+MachineSpec two_gpu_machine();
 
 // Seconds of one step by itself, without noise: overhead, then weights or products, whichever takes longer,
 // then the KV that is read and the attention over it.

@@ -24,7 +24,7 @@ void set_slos(const MachineSpec& machine, std::span<SimRequest> requests) {
     return known[length] = least;
   };
   for (SimRequest& request : requests) {
-    const double slo = kSloTtft[static_cast<std::size_t>(request.app)];
+    const double slo = kSloTtft[request.app];
     request.slo_ttft = slo == 0 ? 0 : std::max(slo, kSloAlone * alone(request.prompt_tokens));
   }
 }
@@ -51,7 +51,7 @@ Figures figures_of(const World& world, double seconds) {
     const SimRequest& request = world.requests()[i];
     const Outcome& outcome = world.outcome(i);
     if (outcome.moves > 0) ++out.moved;
-    if (request.interactive()) {
+    if (request.interactive) {
       ++out.interactive;
       if (outcome.done >= 0) ++out.interactive_on[outcome.engine];
       if (within_slo(request, outcome)) ++out.within_slo;

@@ -85,6 +85,18 @@ class Planned final : public Router {
   std::vector<Placement> plan_;
 };
 
+// Every request of an app to the app's engine, with the app's settings.
+class FixedByApp final : public Router {
+ public:
+  explicit FixedByApp(std::vector<Placement> by_app) : by_app_(std::move(by_app)) {}
+  Placement choose(std::size_t request, const World& world) override {
+    return by_app_[world.requests()[request].app];
+  }
+
+ private:
+  std::vector<Placement> by_app_;
+};
+
 // Seconds that a request takes of an engine among other requests, by the true costs.
 double true_work(const EngineSpec& engine, const ModelSpec& model, const SimRequest& request);
 

@@ -41,7 +41,7 @@ std::optional<double> seconds_of_day(std::string_view text) {
   return hours * 3600.0 + minutes * 60.0 + seconds;
 }
 
-Result<std::vector<SimRequest>> read_azure(const std::filesystem::path& file, AppId app) {
+Result<std::vector<SimRequest>> read_azure(const std::filesystem::path& file, std::size_t app) {
   std::ifstream in(file);
   if (!in) return fail(ErrorCode::invalid_value, "The trace cannot be read.", file.string());
   std::vector<SimRequest> out;
@@ -55,6 +55,7 @@ Result<std::vector<SimRequest>> read_azure(const std::filesystem::path& file, Ap
     const auto at = seconds_of_day(std::string_view(line).substr(0, first));
     SimRequest request;
     request.app = app;
+    request.interactive = app != AppId::batch;
     if (!at ||
         !read_number(std::string_view(line).substr(first + 1, second - first - 1), request.prompt_tokens) ||
         !read_number(std::string_view(line).substr(second + 1), request.output_tokens) ||
@@ -62,7 +63,7 @@ Result<std::vector<SimRequest>> read_azure(const std::filesystem::path& file, Ap
       return std::unexpected(unreadable(file, n, "has a value that is no time or no number of tokens"));
     if (!begin) begin = at;
     request.at = *at - *begin;
-    request.first_block = kOwnBlocks * (1 + static_cast<std::uint64_t>(app)) + (std::uint64_t{n} << 16U);
+    request.first_block = kOwnBlocks * (1 + app) + (std::uint64_t{n} << 16U);
     out.push_back(std::move(request));
   }
   return out;
@@ -94,7 +95,29 @@ std::uint64_t session_of(const SimRequest& request, std::size_t index) {
   return request.blocks.size() > 1 ? request.blocks[1] : kOwnBlocks + index;
 }
 
+config::AppManifest app(const char* id, config::WorkloadClass kind, std::uint32_t prompt,
+                        std::uint32_t output) {
+  config::AppManifest manifest;
+  manifest.id = id;
+  manifest.workload.kind = kind;
+  manifest.workload.prompt_tokens = prompt;
+  manifest.workload.output_tokens = output;
+  return manifest;
+}
+
 }  // namespace
+
+std::span<const config::AppManifest> trace_apps() {
+  using config::WorkloadClass;
+  static const std::array apps = [] {
+    std::array out{app("chat", WorkloadClass::chat, 6174, 347),
+                   app("code", WorkloadClass::completion, 1469, 13),
+                   app("batch", WorkloadClass::batch, 1020, 129)};
+    out[AppId::batch].workload.objective = "throughput";
+    return out;
+  }();
+  return apps;
+}
 
 std::uint32_t token_bytes(Token token) noexcept {
   return 2 + static_cast<std::uint32_t>(mixed(static_cast<std::uint64_t>(token)) % 5);
@@ -103,7 +126,7 @@ std::uint32_t token_bytes(Token token) noexcept {
 std::vector<Token> SimRequest::tokens() const {
   std::vector<Token> out(prompt_tokens);
   for (std::uint32_t i = 0; i < prompt_tokens; ++i) {
-    const std::uint64_t id = block(i / kPromptBlock);
+    const std::uint64_t id = i < shared_tokens ? shared_block + i / kPromptBlock : block(i / kPromptBlock);
     out[i] = static_cast<Token>(mixed(id * kPromptBlock + i % kPromptBlock) & 0x7fffffffU);
   }
   return out;
@@ -147,13 +170,14 @@ Traces synthetic_traces(std::uint64_t seed) {
         static_cast<std::uint32_t>(request.blocks.size() * kPromptBlock - below(kPromptBlock));
     request.output_tokens = 4 + static_cast<std::uint32_t>(below(60));
     traces.chat.push_back(std::move(request));
-    for (const AppId app : {AppId::code, AppId::batch}) {
+    for (const std::size_t app : {AppId::code, AppId::batch}) {
       SimRequest own;
       own.app = app;
+      own.interactive = app != AppId::batch;
       own.at = static_cast<double>(i) * 6 + 3;
       own.prompt_tokens = 100 + static_cast<std::uint32_t>(below(1500));
       own.output_tokens = 4 + static_cast<std::uint32_t>(below(30));
-      own.first_block = kOwnBlocks * (1 + static_cast<std::uint64_t>(app)) + (std::uint64_t{i} << 16U);
+      own.first_block = kOwnBlocks * (1 + app) + (std::uint64_t{i} << 16U);
       (app == AppId::code ? traces.code : traces.conversation).push_back(std::move(own));
     }
   }

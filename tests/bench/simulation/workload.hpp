@@ -6,31 +6,36 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "config/app_manifest.hpp"
 
 namespace flyball::simulation {
 
-enum class AppId : std::uint8_t { chat, code, batch };
-inline constexpr std::array<const char*, 3> kAppNames{"chat", "code", "batch"};  // in AppId's order
-inline const char* name_of(AppId app) {
-  return kAppNames[static_cast<std::size_t>(app)];
-}
+// The traces' apps, as places in trace_apps().
+struct AppId {
+  static constexpr std::size_t chat = 0, code = 1, batch = 2;
+};
+// Their manifests declare class, objective and the medians of their traces' lengths.
+std::span<const config::AppManifest> trace_apps();
 
 inline constexpr std::uint32_t kPromptBlock = 512;      // prompt tokens behind one of Mooncake's hash ids
 inline constexpr std::uint32_t kLongestPrompt = 32768;  // longer chat requests are left out
 
 struct SimRequest {
-  AppId app = AppId::chat;
-  double at = 0;  // seconds since the simulation began
+  std::size_t app = 0;      // a place in the manifests of its world
+  bool interactive = true;  // a person waits for the answer
+  double at = 0;            // seconds since the simulation began
   std::uint32_t prompt_tokens = 0, output_tokens = 0;
   std::uint64_t first_block = 0;      // of a prompt that shares nothing: blocks count up from here
   std::vector<std::uint64_t> blocks;  // of a chat prompt: equal ids are equal text
-  double slo_ttft = 0;                // seconds to the first token; 0: no SLO
+  std::uint32_t shared_tokens = 0;  // so many tokens begin the prompt of each request with this shared_block
+  std::uint64_t shared_block = 0;
+  double slo_ttft = 0;  // seconds to the first token; 0: no SLO
 
-  bool interactive() const noexcept { return app != AppId::batch; }
   // The id of the prompt's n-th block of kPromptBlock tokens.
   std::uint64_t block(std::uint32_t n) const { return blocks.empty() ? first_block + n : blocks[n]; }
   // Equal prompts have equal tokens, and the length of the prompt's text is the sum of token_bytes().

@@ -21,13 +21,6 @@ double seconds_of(TimePoint time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-// Batch work weighs a quarter of what a person waits for.
-double weight_of(const SimRequest& request) {
-  config::AppManifest manifest;
-  if (!request.interactive()) manifest.workload.kind = config::WorkloadClass::batch;
-  return manifest.weight() / 100.0;
-}
-
 std::vector<fleet::MemoryPool> pools_of(const MachineSpec& machine) {
   std::vector<fleet::MemoryPool> pools;
   for (const PoolSpec& pool : machine.pools) pools.push_back({pool.name, pool.bytes, pools.empty()});
@@ -40,11 +33,14 @@ Placement Router::look(std::size_t request, const World& world) {
   return world.outcome(request);
 }
 
-World::World(const MachineSpec& machine, std::span<const SimRequest> requests, Router& router,
-             std::uint64_t seed)
+World::World(const MachineSpec& machine, std::span<const config::AppManifest> apps,
+             std::span<const SimRequest> requests, Router& router, std::optional<std::uint64_t> noise_seed,
+             Clients* clients)
     : machine_(machine),
-      requests_(requests),
+      apps_(apps),
+      requests_(requests.begin(), requests.end()),
       router_(router),
+      clients_(clients),
       turns_(std::make_shared<route::Turns>([this] { return std::llround(now_ * 1e3); })),
       places_(requests.size()),
       arrivals_(requests.size()),
@@ -55,12 +51,13 @@ World::World(const MachineSpec& machine, std::span<const SimRequest> requests, R
       unfinished_(requests.size()) {
   engines_.reserve(machine.engines.size());
   for (std::size_t i = 0; i < machine.engines.size(); ++i)
-    engines_.emplace_back(machine.engines[i], model_, mixed(seed + i) % 4096);
+    engines_.emplace_back(machine.engines[i], model_,
+                          noise_seed ? std::optional(mixed(*noise_seed + i) % 4096) : std::nullopt);
   for (std::size_t i = 0; i < requests.size(); ++i) add(Event::Kind::arrival, requests[i].at, i);
 }
 
 void World::run() {
-  while (unfinished_ > 0) {
+  while (unfinished_ > 0 && (clients_ == nullptr || !clients_->over())) {
     begin_steps();
     double next = events_.empty() ? kNever : events_.top().at;
     std::size_t ending = engines_.size();
@@ -85,8 +82,10 @@ void World::run() {
     }
     give_turns();
   }
+  places_.clear();  // of what is open when clients end the run
   for (const SimEngine& engine : engines_)
-    if (!engine.balanced() || engine.open() > 0) bench::die("the books of a scheduler do not balance");
+    if (!engine.balanced() || (unfinished_ == 0 && engine.open() > 0))
+      bench::die("the books of a scheduler do not balance");
   std::uint64_t accounted = 0, held = 0;
   for (const auto& pool : governor_.pools()) accounted += pool.accounted;
   for (const Worker& worker : workers_) held += governor_.bytes(worker.id);
@@ -116,20 +115,30 @@ void World::happen(const Event& event) {
 
 void World::arrive(std::size_t index) {
   outcomes_[index].beside_batch = open_batch_ > 0;
-  if (!requests_[index].interactive()) ++open_batch_;
+  if (!requests_[index].interactive) ++open_batch_;
   arrivals_[index] = turns_->arrive(1);
   stand_in_line(index, router_.choose(index, *this));
+}
+
+void World::follow(std::size_t answered) {
+  std::optional<SimRequest> request = clients_->next(answered, *this);
+  if (!request) return;
+  add(Event::Kind::arrival, request->at, requests_.size());
+  requests_.push_back(*std::move(request));
+  places_.emplace_back();
+  arrivals_.emplace_back();
+  outcomes_.emplace_back();
+  ++unfinished_;
 }
 
 void World::stand_in_line(std::size_t index, const Placement& placement) {
   const SimRequest& request = requests_[index];
   Outcome& outcome = outcomes_[index];
-  outcome.engine = placement.engine;
-  outcome.settings = placement.settings;
+  static_cast<Placement&>(outcome) = placement;
   ++open_[outcome.engine];
   places_[index] =
-      turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots, name_of(request.app),
-                   weight_of(request), static_cast<double>(request.prompt_tokens), false, arrivals_[index],
+      turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots, app_of(index).id,
+                   weight_of(index), static_cast<double>(request.prompt_tokens), false, arrivals_[index],
                    outcome.settings.place == config::QueuePlace::behind},
                   [this, index] { granted_.push_back(index); });
   if (const auto seconds = router_.until_look(index)) add(Event::Kind::look, now_ + *seconds, index);
@@ -140,7 +149,7 @@ void World::look_at(std::size_t index) {
   if (outcome.began >= 0) return;
   const Placement placement = router_.look(index, *this);
   if (placement.engine == outcome.engine) {
-    outcome.settings = placement.settings;
+    static_cast<Placement&>(outcome) = placement;
     if (const auto seconds = router_.until_look(index)) add(Event::Kind::look, now_ + *seconds, index);
     return;
   }
@@ -156,8 +165,8 @@ std::vector<predict::LineState> World::lines(std::size_t request) const {
   const SimRequest& asked = requests_[request];
   std::vector<predict::LineState> out;
   turns_->forecast(kModelId,
-                   {name_of(asked.app), weight_of(asked), static_cast<double>(asked.prompt_tokens), 1, false,
-                    arrivals_[request]},
+                   {app_of(request).id, weight_of(request), static_cast<double>(asked.prompt_tokens), 1,
+                    false, arrivals_[request]},
                    out, /*both_places=*/true);
   return out;
 }
@@ -186,7 +195,7 @@ void World::acquire(std::size_t request) {
   for (const EngineSpec& other : machine_.engines)
     if (other.pool == worker.claim.pool) ++sharers;
   worker.claim.most = machine_.pools[worker.claim.pool].bytes / sharers;
-  worker.claim.askers = {{name_of(requests_[request].app)}};
+  worker.claim.askers = {{app_of(request).id}};
   governor_.ask(worker.id, worker.claim, point(now_));
   govern();
 }
@@ -196,7 +205,7 @@ void World::begin(std::size_t index) {
   Outcome& outcome = outcomes_[index];
   outcome.began = now_;
   router_.began(index, *this);
-  const auto taken = engines_[outcome.engine].submit(index, name_of(request.app), request.tokens(),
+  const auto taken = engines_[outcome.engine].submit(index, app_of(index).id, request.tokens(),
                                                      request.output_tokens, outcome.settings);
   if (!taken) bench::die("an engine refused a request: " + taken.error().message);
 }
@@ -268,8 +277,9 @@ void World::end_step(std::size_t engine) {
     place = {};
     --open_[engine];
     --unfinished_;
-    if (!requests_[token.request].interactive()) --open_batch_;
+    if (!requests_[token.request].interactive) --open_batch_;
     router_.done(token.request, *this);
+    if (clients_ != nullptr) follow(token.request);
   }
   if (engines_[engine].open() == 0) workers_[engine].idle_since = now_;
 }

@@ -35,6 +35,7 @@ inline constexpr const char* kModelId = "m";
 struct Placement {
   std::size_t engine = 0;
   config::RequestSettings settings = {};
+  std::string rule = {};  // whose target it is; "": no policy chose
 };
 
 // The end of one request. Times are seconds since the simulation began; below 0: never.
@@ -62,17 +63,32 @@ class Router {
   virtual void done(std::size_t /*request*/, const World&) {}
 };
 
+// Clients that send a request after an answer.
+class Clients {
+ public:
+  virtual ~Clients() = default;
+  // The request that follows the one that has just been answered; its time is not before now.
+  virtual std::optional<SimRequest> next(std::size_t answered, const World& world) = 0;
+  // The run ends, whatever is open.
+  virtual bool over() const = 0;
+};
+
 class World {
  public:
-  // All outlive it. Steps replay the recorded noise from a place that the seed names.
-  World(const MachineSpec& machine, std::span<const SimRequest> requests, Router& router, std::uint64_t seed);
+  // `machine`, `apps`, `router` and `clients` outlive it. Steps replay the recorded noise from a place that
+  // the seed names; nullopt: steps have none. Without clients `requests` are all that come.
+  World(const MachineSpec& machine, std::span<const config::AppManifest> apps,
+        std::span<const SimRequest> requests, Router& router, std::optional<std::uint64_t> noise_seed,
+        Clients* clients = nullptr);
 
-  // Until every request is answered. Once. Aborts when the books of a part do not balance.
+  // Until every request is answered, or the clients end it. Once. Aborts when the books of a part do not
+  // balance.
   void run();
 
   double now() const noexcept { return now_; }
   const MachineSpec& machine() const noexcept { return machine_; }
   const ModelSpec& model() const noexcept { return model_; }
+  std::span<const config::AppManifest> apps() const noexcept { return apps_; }
   std::span<const SimRequest> requests() const noexcept { return requests_; }
   const Outcome& outcome(std::size_t request) const { return outcomes_[request]; }
   std::span<const Outcome> outcomes() const noexcept { return outcomes_; }
@@ -115,10 +131,13 @@ class World {
   void add(Event::Kind kind, double at, std::size_t index);
   void happen(const Event& event);
   void arrive(std::size_t request);
+  void follow(std::size_t answered);
   void stand_in_line(std::size_t request, const Placement& placement);
   void look_at(std::size_t request);
   void give_turns();
   void acquire(std::size_t request);
+  const config::AppManifest& app_of(std::size_t request) const { return apps_[requests_[request].app]; }
+  double weight_of(std::size_t request) const { return app_of(request).weight() / 100.0; }
   void begin(std::size_t request);
   void govern();
   void ready(std::size_t engine);
@@ -129,8 +148,10 @@ class World {
 
   const MachineSpec& machine_;
   const ModelSpec model_;
-  const std::span<const SimRequest> requests_;
+  const std::span<const config::AppManifest> apps_;
+  std::vector<SimRequest> requests_;
   Router& router_;
+  Clients* const clients_;
   double now_ = 0;
   std::uint64_t order_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
