@@ -27,12 +27,12 @@
 // 8. The scheduler applies the place of a request (config::RequestSettings) below clauses 5 and 6: among
 //    guests of one presence, and among all others. A step budget up to kLongestStep bounds a guest's prompt,
 //    too, where a sequence of another app asks for it.
-// 9. Requests `behind` are for times in which nobody else is there. Each app has a line of its own for them.
-// One
-//    of them is at the engine, and has its turn as any other. While it is there, others are handed over as if
-//    the rest of them were not, and more of them only while nobody else waits. The scheduler takes the slots
-//    and the KV of all but one of them for others (with an only slot, of that one, too), and lets them add
-//    kBehindShare to the time of the others' steps.
+// 9. Requests `behind` are for times in which nobody else is there. Each app has a line of its own for them,
+//    and they give it no presence. One of them at a time has its turn as any other, but for the rights of a
+//    newcomer. While it is at the engine, the queue hands over others as if the rest of them were not there,
+//    and more of them only while nobody else waits. For others, the scheduler takes the slots and the KV of
+//    all but one of them (at an engine with one slot of that one, too, until three have overtaken it), and
+//    lets them add kBehindShare to the time of the others' steps.
 #pragma once
 
 #include <algorithm>
@@ -123,16 +123,6 @@ struct TurnCandidates {
     next = first(next, &app);
     if (is_newcomer(app.presence)) newcomer = first(newcomer, &app);
   }
-  TurnCandidates with(const TurnCandidates& more) const noexcept {
-    TurnCandidates out = *this;
-    out.next = first(next, more.next);
-    out.newcomer = first(newcomer, more.newcomer);
-    out.add_latest(more.came_last);
-    out.add_latest(more.came_before);
-    out.one_yields = one_yields || more.one_yields;
-    out.taken += more.taken;
-    return out;
-  }
   void add_latest(const QueuedApp* app) noexcept {
     if (app == nullptr) return;
     if (came_last == nullptr || app->came > came_last->came)
@@ -145,8 +135,6 @@ struct TurnCandidates {
     const QueuedApp* const other = came_last == next ? came_before : came_last;
     return other != nullptr && came_lately(*other, handed_over);
   }
-
- private:
   static const QueuedApp* first(const QueuedApp* one, const QueuedApp* other) noexcept {
     if (one == nullptr || other == nullptr) return one == nullptr ? other : one;
     return other->before(*one) ? other : one;
@@ -156,17 +144,15 @@ struct TurnCandidates {
 // The app whose first request the queue hands over now, by clauses 4 and 9; nullptr: none.
 inline const QueuedApp* turn_of(const TurnCandidates& usual, const TurnCandidates& behind,
                                 std::uint32_t slots, std::uint64_t handed_over) noexcept {
-  TurnCandidates among;
-  if (behind.taken == 0) {
-    among = usual.with(behind);
-  } else if (usual.next != nullptr) {
-    among = usual;
-    among.taken += slots > 1 ? 1 : 0;  // one of those behind keeps its slot
-  } else {
-    among = behind;
-    among.taken += usual.taken;
-  }
+  if (behind.taken > 0 && usual.next == nullptr)
+    return usual.taken + behind.taken < slots ? behind.next : nullptr;
+  TurnCandidates among = usual;
+  if (behind.taken == 0)
+    among.next = TurnCandidates::first(usual.next, behind.next);
+  else if (slots > 1)
+    ++among.taken;  // one of those behind keeps its slot
   if (among.next == nullptr) return nullptr;
+  if (among.next->behind) return among.taken < slots ? among.next : nullptr;
   const Handover allowed = handover(slots, among.taken, among.one_yields, among.others_come(handed_over));
   if (allowed == Handover::none) return nullptr;
   if (allowed == Handover::all) return among.next;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace flyball::engine {
@@ -18,6 +19,11 @@ constexpr double kCalm = 4;
 
 // A sequence that so many later ones have overtaken by their place is the next of its class to have a slot.
 constexpr std::uint32_t kOvertakings = 3;
+
+AskedBudgets with(AskedBudgets asked, const AskedBudgets& more) {
+  asked.add(more);
+  return asked;
+}
 
 void require(bool invariant) {
   if (!invariant) std::abort();
@@ -100,9 +106,10 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
   plan_decodes(/*behind=*/false, asked, plan);
   admit_waiting();
   auto prompts = prompts_in_order(budget.cost);
+  AskedBudgets behind_ask;
   for (const auto& [id, e] : entries_) {
     if (!e.paused && !e.admitted) asked.add_waiting(e.settings.step_budget);
-    if (!e.paused && e.admitted && e.behind()) asked.add(e.settings.step_budget);
+    if (!e.paused && e.admitted && e.behind()) behind_ask.add(e.settings.step_budget);
   }
   const auto behind = std::ranges::find_if(prompts, [](const Prompt& p) { return p.it->second.behind(); });
   std::vector<Prompt> later(behind, prompts.end());
@@ -110,14 +117,16 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
   if (plan.empty() && prompts.empty()) {
     credit_ = 0;
     plan_decodes(/*behind=*/true, asked, plan);
+    asked.add(behind_ask);
     std::erase_if(later, [](const Prompt& p) { return p.it->second.in_step || !p.it->second.admitted; });
     plan_prompts(std::move(later), budget, asked, plan);
   } else {
     // Where the prompts of others fill every step, those behind have a step instead of them.
-    const bool turn = credit_ >= budget.alone && add_behind(later, /*turn=*/true, budget, asked, plan);
+    const bool turn =
+        credit_ >= budget.alone && add_behind(later, /*turn=*/true, budget, with(asked, behind_ask), plan);
     if (!turn) {
       plan_prompts(std::move(prompts), budget, asked, plan);
-      add_behind(later, /*turn=*/false, budget, asked, plan);
+      add_behind(later, /*turn=*/false, budget, with(asked, behind_ask), plan);
     }
     credit_ = std::min(credit_ + kBehindShare * budget.cost.of(plan.work), budget.alone);
   }
@@ -176,7 +185,7 @@ bool Scheduler::add_behind(std::span<Prompt> prompts, bool turn, const StepBudge
 Scheduler::Shares Scheduler::shares() const {
   Shares out;
   for (const auto& [id, e] : entries_)
-    if (e.admitted) out.most = std::max(out.most, ++out.here[e.owner]);
+    if (e.admitted && !e.behind()) out.most = std::max(out.most, ++out.here[e.owner]);
   return out;
 }
 
@@ -308,24 +317,24 @@ void Scheduler::plan_tokens(Entries::iterator it, std::uint32_t n_tokens, StepPl
   e.step_tokens = n_tokens;
 }
 
-// The earliest arrival, of those not behind others if there are any, is never a victim, and alone it fits
-// (submit saw to that): it always advances, so every sequence ends. Of later ones the latest of who has most
-// here is the victim; one's own rather than a guest, for which the others wait.
 bool Scheduler::goes_before(const Entries::value_type& one, const Entries::value_type& other) {
   return std::pair(one.second.behind(), one.first) < std::pair(other.second.behind(), other.first);
 }
 
+// Of those that are not behind others, or of these if there are no others, the earliest is never a victim
+// here, and alone it fits (submit saw to that): it always advances, so every sequence ends. Victims are
+// paused ones, then those behind, then later ones, the latest of who has most here; one's own rather than a
+// guest, for which the others wait.
 bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
   while (!kv_.grow(it->first, positions)) {
     const Shares shares = this->shares();
-    const auto rank = [&](const Entry& o) { return o.paused ? UINT32_MAX : shares.of(o.owner); };
+    const auto rank = [&](const Entry& o) { return std::tuple(o.paused, o.behind(), shares.of(o.owner)); };
     const std::uint32_t own = shares.of(it->second.owner);
     auto victim = entries_.end();
     for (auto other = entries_.begin(); other != entries_.end(); ++other) {
       const Entry& o = other->second;
       if (other == it || !o.admitted || o.in_step) continue;
-      if (!o.paused &&
-          (goes_before(*other, *it) || (is_guest(rank(o), own) && o.behind() == it->second.behind())))
+      if (!o.paused && (goes_before(*other, *it) || (!o.behind() && is_guest(shares.of(o.owner), own))))
         continue;
       if (victim == entries_.end() || rank(o) >= rank(victim->second)) victim = other;
     }
@@ -352,13 +361,16 @@ void Scheduler::preempt(Entries::iterator it) {
 void Scheduler::make_place() {
   if (n_admitted_ < limits_.max_sequences || entries_.size() <= n_admitted_) return;
   const Shares shares = this->shares();
-  const bool newcomer_waits = std::ranges::any_of(entries_, [&](const auto& entry) {
+  const auto newcomer = std::ranges::find_if(entries_, [&](const auto& entry) {
     const Entry& e = entry.second;
-    return !e.admitted && !e.paused && is_newcomer(shares.of(e.owner));
+    return !e.admitted && !e.paused && !e.behind() && is_newcomer(shares.of(e.owner));
   });
-  if (!newcomer_waits || !yields_place(shares.most)) return;
+  if (newcomer == entries_.end() || !yields_place(shares.most)) return;
+  if (victim_for(newcomer->second) != entries_.end()) return;  // its admission takes that place
   auto latest = std::prev(entries_.end());
-  while (!latest->second.admitted || shares.of(latest->second.owner) != shares.most) --latest;
+  while (!latest->second.admitted || latest->second.behind() ||
+         shares.of(latest->second.owner) != shares.most)
+    --latest;
   preempt(latest);
 }
 
@@ -371,17 +383,19 @@ std::vector<Scheduler::Candidate> Scheduler::candidates() {
   if (waiting.size() < 2) return waiting;
   const Shares shares = this->shares();
   for (Candidate& w : waiting)
-    if (shares.guest(w.it->second.owner)) w.presence = shares.of(w.it->second.owner);
+    if (!w.it->second.behind() && shares.guest(w.it->second.owner))
+      w.presence = shares.of(w.it->second.owner);
   std::ranges::stable_sort(waiting, {}, [](const Candidate& w) {
     return std::pair(w.presence, place_rank(w.it->second.settings.place));
   });
   return waiting;
 }
 
-// The first one, but for the earliest arrival of its class (presence) that is due.
+// The first one, but for the earliest arrival of its class (presence), or of those behind, that is due.
 Scheduler::Candidate Scheduler::take_next(std::vector<Candidate>& waiting) {
   auto next = waiting.begin();
-  for (auto w = next; w != waiting.end() && w->presence == waiting.front().presence; ++w) {
+  for (auto w = next; w != waiting.end(); ++w) {
+    if (w->presence != waiting.front().presence && !w->it->second.behind()) continue;
     const bool earlier = !next->it->second.due() || w->it->first < next->it->first;
     if (w->it->second.due() && earlier) next = w;
   }
@@ -390,12 +404,12 @@ Scheduler::Candidate Scheduler::take_next(std::vector<Candidate>& waiting) {
   return taken;
 }
 
-// Of its class: it has overtaken those that came before it. The turn of one that was due leaves those after
+// Of its class, or behind: it has overtaken those that came before it. The turn of one that was due leaves those after
 // it to count anew, so that an admission in four is for such a turn, however many wait behind.
 void Scheduler::count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting) const {
   const bool was_due = admitted.it->second.due();
   for (const Candidate& w : waiting) {
-    if (w.presence != admitted.presence) continue;
+    if (w.presence != admitted.presence && !w.it->second.behind()) continue;
     if (w.it->first < admitted.it->first)
       ++w.it->second.overtaken;
     else if (was_due)

@@ -37,6 +37,13 @@ void AskedBudgets::add(const std::optional<std::chrono::milliseconds>& budget) n
   if (!strictest || *budget < *strictest) strictest = budget;
 }
 
+void AskedBudgets::add(const AskedBudgets& more) noexcept {
+  sequences += more.sequences;
+  longer += more.longer;
+  usual_waits = usual_waits || more.usual_waits;
+  if (more.strictest && (!strictest || *more.strictest < *strictest)) strictest = more.strictest;
+}
+
 void AskedBudgets::add_waiting(const std::optional<std::chrono::milliseconds>& budget) noexcept {
   if (!budget || *budget <= kLongestStep) usual_waits = true;
 }

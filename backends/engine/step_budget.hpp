@@ -49,6 +49,7 @@ struct AskedBudgets {
 
   // Of a sequence that the step may hold.
   void add(const std::optional<std::chrono::milliseconds>& budget) noexcept;
+  void add(const AskedBudgets& more) noexcept;
   // Of one that waits for a slot.
   void add_waiting(const std::optional<std::chrono::milliseconds>& budget) noexcept;
 };

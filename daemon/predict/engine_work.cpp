@@ -197,6 +197,7 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
     const Open& one = open_[i];
     if (is(asked, one)) continue;
     if (is_behind(asked, one)) {
+      out.begun_behind += one.state != Stay::State::waits ? 1 : 0;
       out.streams_behind += one.state == Stay::State::decodes ? 1 : 0;
       continue;
     }
@@ -261,7 +262,8 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
   TurnForecast turn;
   if (asked.turn != nullptr) turn = *asked.turn;
   const bool foretold = asked.turn != nullptr;
-  const std::uint32_t taken = foretold ? turn.taken : others.begun;
+  const std::uint32_t taken =
+      foretold ? turn.taken - std::min(turn.taken, others.begun_behind) : others.begun;
   // Decided for this engine, and not yet in its line. Without a forecast: all that wait.
   const std::uint32_t all = others.begun + others.waiting;
   const std::uint32_t on_the_way = all - std::min(all, taken + turn.waiting);
@@ -548,8 +550,8 @@ EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model
   out.positions = known > 0 ? others.positions / known * out.streams_later : 0;
   out.prompts_later = asked.own_prompts;  // until more is known
   wait_for_turn(asked, others, model, out);
-  wait_for_room(asked, others, model, out);
   wait_for_others(asked, model, out);
+  wait_for_room(asked, others, model, out);
   wait_for_prompts(asked, others, model, out);
   expect_arrivals(asked, others, model, out);
   keep_step_budgets(asked, model, out);

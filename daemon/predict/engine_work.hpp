@@ -202,7 +202,8 @@ class EngineWork {
     double begun_positions = 0;                    // of those that have begun, at their ends
     double waiting_tokens = 0, waiting_pairs = 0;  // of the prompts of those that wait
     double waiting_left = 0;                       // tokens of their answers
-    std::uint32_t streams_behind = 0;  // not counted above: those that the request's answers do not wait for
+    // Not counted above: those that the request does not wait for, because they are behind it.
+    std::uint32_t begun_behind = 0, streams_behind = 0;
   };
   static constexpr std::uint32_t kBehind = place_rank(config::QueuePlace::behind);
 

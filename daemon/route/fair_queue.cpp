@@ -16,14 +16,15 @@ void FairQueue::set_slots(std::uint32_t slots) noexcept {
   slots_ = std::max(1U, slots);
 }
 
-// The counter of an app that comes: lifted where it has nobody waiting, to the lowest of those who wait, or,
-// where nobody waits, to that of who waited last.
+// The counter of an app that comes: lifted where it has nobody waiting, to the lowest of those who wait in
+// lines of its place, or, where nobody waits, to that of who waited last.
 double FairQueue::lifted(const QueuedApp& app) const noexcept {
   if (app.waits()) return app.service;
-  double least = last_ ? queued_[*last_].service : 0;
+  const std::optional<std::size_t>& last = last_[app.behind ? 1 : 0];
+  double least = last ? queued_[*last].service : 0;
   bool any = false;
   for (const QueuedApp& other : queued_)
-    if (other.waits()) {
+    if (other.waits() && other.behind == app.behind) {
       least = any ? std::min(least, other.service) : other.service;
       any = true;
     }
@@ -48,7 +49,8 @@ void FairQueue::charge(std::size_t index, double tokens) noexcept {
   app.service += tokens / apps_[index].weight;
   if (!app.waits()) return;
   for (const QueuedApp& other : queued_)
-    if (other.waits()) widest_gap_ = std::max(widest_gap_, std::abs(app.service - other.service));
+    if (other.waits() && other.behind == app.behind)
+      widest_gap_ = std::max(widest_gap_, std::abs(app.service - other.service));
 }
 
 void FairQueue::add(Id id, const std::string& name, double weight, double prompt_tokens, bool behind) {
@@ -84,7 +86,7 @@ std::optional<FairQueue::Id> FairQueue::next() {
   queued_[*app].first = first_of(waiting);
   --waiting_;
   waiting_tokens_ -= prompt_tokens;
-  if (waiting.empty()) last_ = *app;
+  if (waiting.empty()) last_[queued_[*app].behind ? 1 : 0] = *app;
   start(id, *app, prompt_tokens);
   return id;
 }
@@ -116,7 +118,7 @@ void FairQueue::remove(Id id) {
   queued_[entry.app].first = first_of(waiting);
   --waiting_;
   waiting_tokens_ -= entry.prompt_tokens;
-  if (waiting.empty()) last_ = entry.app;
+  if (waiting.empty()) last_[queued_[entry.app].behind ? 1 : 0] = entry.app;
 }
 
 bool FairQueue::waits(Id id) const {
@@ -169,7 +171,9 @@ TurnForecast FairQueue::forecast(const Coming& coming) const {
     Id first = asked.first, last = asked.last;
     while (first <= last && !entries_.contains(first)) ++first;
     while (last > first && !entries_.contains(last)) --last;
-    if (first <= last) return forecast(first, last);
+    const auto in_line = first <= last ? entries_.find(first) : entries_.end();
+    if (in_line != entries_.end() && queued_[in_line->second.app].behind == coming.behind)
+      return forecast(first, last);
   }
   look_ahead();
   const Index& index = coming.behind ? behind_ : index_;

@@ -127,7 +127,7 @@ class FairQueue {
   std::uint64_t begun_ = 0;
   std::size_t waiting_ = 0;
   double waiting_tokens_ = 0;
-  std::optional<std::size_t> last_;  // the app that left the queue last
+  std::optional<std::size_t> last_[2];  // the app that left a usual line last, and one `behind`
   double widest_gap_ = 0;
   // Apps are those of the configuration: they are few, and stay.
   using Index = std::map<std::string, std::size_t, std::less<>>;
