@@ -164,7 +164,7 @@ class LimitsTest(SmallModelTest):
     def test_two_apps_that_flood_get_their_shares(self):
         """Of a real engine: the gap between their counters stays within the bound at every token, not only at the end."""
         prompt, answer, slots, weight = 40, 24, 8, 0.25
-        batch = ("schema: flyball.app/v1\napp: batch\nworkload: {class: batch}\nlimits: {in_flight: 100}\n"
+        batch = ("schema: flyball.app/v1\napp: batch\nlimits: {in_flight: 100, weight: 25}\n"
                  "key_sha256: %s\n" % hashlib.sha256(b"batch-key").hexdigest())
         served, failures = {None: 0, "batch-key": 0}, []
         with self.small(more_apps=[batch], more="state_dir: " + self.state.name) as daemon:
