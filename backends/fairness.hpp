@@ -54,8 +54,7 @@ inline constexpr std::uint64_t kRemembered = 100;
 // share.
 inline constexpr double kMostLead = 4096;
 
-// Of the time that steps of others take: what they take longer for those `behind`, so that these never stand
-// still.
+// The part of the time of others' steps that those `behind` may add to them: they never stand still.
 inline constexpr double kBehindShare = 0.05;
 
 constexpr bool is_newcomer(std::uint32_t presence) noexcept {

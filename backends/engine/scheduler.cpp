@@ -121,7 +121,7 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
     std::erase_if(later, [](const Prompt& p) { return p.it->second.in_step || !p.it->second.admitted; });
     plan_prompts(std::move(later), budget, asked, plan);
   } else {
-    // Where the prompts of others fill every step, those behind have a step instead of them.
+    // Those behind have a step instead of others' prompts, where these fill every step.
     const bool turn =
         credit_ >= budget.alone && add_behind(later, /*turn=*/true, budget, with(asked, behind_ask), plan);
     if (!turn) {
@@ -321,10 +321,9 @@ bool Scheduler::goes_before(const Entries::value_type& one, const Entries::value
   return std::pair(one.second.behind(), one.first) < std::pair(other.second.behind(), other.first);
 }
 
-// Of those that are not behind others, or of these if there are no others, the earliest is never a victim
-// here, and alone it fits (submit saw to that): it always advances, so every sequence ends. Victims are
-// paused ones, then those behind, then later ones, the latest of who has most here; one's own rather than a
-// guest, for which the others wait.
+// The first by goes_before() is never a victim here, and alone it fits (submit saw to that): it always
+// advances, so every sequence ends. Victims are paused ones, then those behind, then later ones, the latest
+// of who has most here; one's own rather than a guest, for which the others wait.
 bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
   while (!kv_.grow(it->first, positions)) {
     const Shares shares = this->shares();
@@ -404,8 +403,9 @@ Scheduler::Candidate Scheduler::take_next(std::vector<Candidate>& waiting) {
   return taken;
 }
 
-// Of its class, or behind: it has overtaken those that came before it. The turn of one that was due leaves those after
-// it to count anew, so that an admission in four is for such a turn, however many wait behind.
+// The admitted one has overtaken those of its class, and those behind, that came before it. The turn of one
+// that was due leaves those after it to count anew, so that an admission in four is for such a turn, however
+// many wait.
 void Scheduler::count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting) const {
   const bool was_due = admitted.it->second.due();
   for (const Candidate& w : waiting) {

@@ -9,9 +9,9 @@
 // - place: prompts `ahead` come before `usual` ones, within a step and for a slot; but for a slot guests come
 //   first. A step in four begins with the prompt skipped longest, and of those with the same right to a slot
 //   one that three later ones have overtaken is next, so that neither waits for ever.
-//   Sequences `behind`, prompts and decodes, are computed in steps that hold nothing else; to steps of others
-//   they add at most kBehindShare of the time. They give up their slots and their room for others, but for
-//   one of them.
+//   Sequences `behind`, prompts and decodes, add at most kBehindShare to the time of steps that hold others,
+//   and have the steps in which nobody else is. They give up their slots for others, but for one of them, and
+//   their room.
 #pragma once
 
 #include <cstdint>
@@ -200,7 +200,7 @@ class Scheduler {
   static bool goes_before(const Entries::value_type& one, const Entries::value_type& other);
   bool make_room(Entries::iterator entry, std::uint32_t positions);
   void preempt(Entries::iterator entry);
-  // Who gives its slot and its room to `newcomer`; end() is nobody.
+  // The sequence that gives its slot and its room to `newcomer`; end(): none.
   Entries::iterator victim_for(const Entry& newcomer);
   void make_place();
   void admit_waiting();

@@ -1,9 +1,10 @@
-// Regret of a policy on simulated machines (tests/bench/simulation/world.hpp says which code is real): what the
-// tree's choices cost beside the best fixed choice of engine and profile for each app, of apps alone and of two
-// beside each other; and for each choice of the tree the case in which its nearest alternative costs most.
+// Regret of a policy on simulated machines (tests/bench/simulation/world.hpp says which code is real): what
+// the tree's choices cost beside the best fixed choice of engine and profile for each app, of apps alone and
+// of two beside each other; and for each choice of the tree the case in which its nearest alternative costs
+// most.
 //
-// Steps have no noise and engines are loaded at once: a fixed choice and a tree that makes the same choice cost
-// exactly the same, so that the least of many costs is no lucky one.
+// Steps have no noise and engines are loaded at once: a fixed choice and a tree that makes the same choice
+// cost exactly the same, so that the least of many costs is no lucky one.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -36,7 +37,7 @@ using namespace flyball::simulation;
 using nlohmann::ordered_json;
 
 constexpr double kMeanRegret = 0.05, kWorstRegret = 0.15;  // the floors of the issue
-constexpr double kPairedCase = 0.1;                        // that a choice's nearest alternative costs somewhere
+constexpr double kPairedCase = 0.1;  // that a choice's nearest alternative costs somewhere
 constexpr std::uint32_t kPairedSeeds = 5;
 constexpr std::size_t kClasses = 6, kShownCells = 10, kPairsInFull = 2;
 
@@ -57,7 +58,7 @@ struct Choice {  // one target with one profile, for every request of an app
   bool plain = false;  // its profile sets nothing
 };
 
-// What a tree may send requests with: its own profiles, and those that this program always tries.
+// The tree's own profiles, and those that this program always tries.
 std::vector<Profile> profiles_of(const policy::Tree& tree) {
   using config::QueuePlace;
   std::vector<Profile> out{{"", {}}};
@@ -137,7 +138,8 @@ class Machine {
     }
     return known;
   }
-  static Cost cost_of(const World& world, std::span<const Workload> apps, std::span<const double> cost_alone) {
+  static Cost cost_of(const World& world, std::span<const Workload> apps,
+                      std::span<const double> cost_alone) {
     Cost out{0, costs_of(world, apps)};
     for (std::size_t i = 0; i < apps.size(); ++i)
       out.cost += out.apps[i].cost / cost_alone[i] / static_cast<double>(apps.size());
@@ -323,7 +325,8 @@ void fill(Report& report, const std::vector<Workload>& all, const Options& optio
     if (const auto known = alone.find(workload); known != alone.end()) return known->second;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t choice = 0; choice < report.machine.choices().size(); ++choice)
-      least = std::min(least, report.machine.fixed({&all[workload], 1}, std::array{1.0}, std::array{choice}, 1).cost);
+      least = std::min(
+          least, report.machine.fixed({&all[workload], 1}, std::array{1.0}, std::array{choice}, 1).cost);
     return alone[workload] = least;
   };
   std::vector<Cell> pairs;
@@ -351,7 +354,8 @@ std::string rules_of(const Report& report, const Cell& cell) {
   for (const Chosen& chosen : cell.chosen()) {
     char share[16] = "";
     if (chosen.share < 1) std::snprintf(share, sizeof share, " %.0f%%", 100 * chosen.share);
-    out += (out.empty() ? "" : " + ") + chosen.rule + " " + report.machine.choices()[chosen.choice].name + share;
+    out +=
+        (out.empty() ? "" : " + ") + chosen.rule + " " + report.machine.choices()[chosen.choice].name + share;
   }
   return out;
 }
@@ -433,7 +437,8 @@ ordered_json json_of(Report& report) {
 
 Options parse(int argc, char** argv) {
   Options o;
-  CLI::App app{"Regret of a policy beside the best fixed choice of engine and profile, on simulated machines."};
+  CLI::App app{
+      "Regret of a policy beside the best fixed choice of engine and profile, on simulated machines."};
   app.add_option("--policy", o.policy, "Policy file; none: the shipped one");
   app.add_option("--machine", o.machines, "Machines by id: cpu, apu, gpu, gpus; none: all");
   app.add_option("--seeds", o.seeds, "Runs of each cell, of which costs are the mean")
