@@ -28,11 +28,12 @@
 //    guests of one presence, and among all others. A step budget up to kLongestStep bounds a guest's prompt,
 //    too, where a sequence of another app asks for it.
 // 9. Requests `behind` are for times in which nobody else is there. Each app has a line of its own for them,
-//    and they give it no presence. One of them at a time has its turn as any other, but for the rights of a
-//    newcomer. While it is at the engine, the queue hands over others as if the rest of them were not there,
-//    and more of them only while nobody else waits. For others, the scheduler takes the slots and the KV of
-//    all but one of them (at an engine with one slot of that one, too, until three have overtaken it), and
-//    lets them add kBehindShare to the time of the others' steps.
+//    and they give it no presence; among them, prompts go by what their app has there. One of them at a time
+//    has its turn as any other, but for the rights of a newcomer. While it is at the engine, the queue hands
+//    over others as if the rest of them were not there, and more of them only while nobody else waits. For
+//    others, the scheduler takes the slots and the KV of all but one of them (at an engine with one slot of
+//    that one, too, until three have overtaken it), and lets them add kBehindShare to the time of the others'
+//    steps.
 #pragma once
 
 #include <algorithm>

@@ -182,10 +182,10 @@ bool Scheduler::add_behind(std::span<Prompt> prompts, bool turn, const StepBudge
   return added();
 }
 
-Scheduler::Shares Scheduler::shares() const {
+Scheduler::Shares Scheduler::shares(bool behind) const {
   Shares out;
   for (const auto& [id, e] : entries_)
-    if (e.admitted && !e.behind()) out.most = std::max(out.most, ++out.here[e.owner]);
+    if (e.admitted && e.behind() == behind) out.most = std::max(out.most, ++out.here[e.owner]);
   return out;
 }
 
@@ -205,10 +205,10 @@ std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost)
       prompts.push_back({it, cost.added(e.computed, e.left())});
   }
   if (prompts.empty()) return prompts;
-  const Shares shares = this->shares();
+  const Shares shares = this->shares(), shares_behind = this->shares(/*behind=*/true);
   for (Prompt& p : prompts) {
-    p.here = shares.of(p.it->second.owner);
     const Entry& e = p.it->second;
+    p.here = (e.behind() ? shares_behind : shares).of(e.owner);
     p.guest = shares.guest(e.owner) && !e.behind();
   }
   std::ranges::stable_sort(prompts, {}, [](const Prompt& p) {

@@ -195,7 +195,7 @@ class Scheduler {
     std::uint32_t slots = 0, blocks = 0;
   };
 
-  Shares shares() const;
+  Shares shares(bool behind = false) const;
   // Makes `entry` cover `positions`, preempting paused sequences, then later arrivals. False: it has to wait.
   static bool goes_before(const Entries::value_type& one, const Entries::value_type& other);
   bool make_room(Entries::iterator entry, std::uint32_t positions);

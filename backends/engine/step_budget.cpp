@@ -11,20 +11,22 @@ double seconds(std::chrono::milliseconds time) {
 
 }  // namespace
 
-// A step costs like eight tokens, attending to a thousand positions like one.
+// A step costs like eight tokens, a token's pairs with a thousand positions like one, and reading twenty
+// thousand positions like one: a fit that begins with little of it finds more where that is so.
 StepCost cost_guess() noexcept {
   const double token = seconds(kLongestStep) / (8 + kLeastStepTokens);
-  return {8 * token, token, token / 1000};
+  return {8 * token, token, token / 1000, token / 20000};
 }
 
 StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept {
   const double longest = std::max(seconds(kLongestStep), cost.of(StepWork::of(0, kLeastStepTokens)));
+  const double empty = cost.of({});
   const double brief = cost.of(StepWork::of(0, kShortPrompt));
   StepBudget budget;
   budget.cost = cost;
   budget.whole = std::clamp(brief, seconds(kUnnoticed), longest);
   budget.guest = std::clamp(kGuestShare * brief, seconds(kUnnoticed), longest);
-  budget.part = std::clamp(kPartShare * brief, seconds(kUnnoticed), longest);
+  budget.part = std::clamp(empty + kPartShare * (brief - empty), seconds(kUnnoticed), longest);
   budget.alone = longest;
   budget.can_stop = can_stop;
   return budget;

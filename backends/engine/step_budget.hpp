@@ -19,9 +19,10 @@ inline constexpr std::uint32_t kLeastStepTokens = 16;  // below it weights are r
 inline constexpr std::chrono::milliseconds kUnnoticed{5};
 // A prompt of so many tokens is short: it is computed in one step.
 inline constexpr std::uint32_t kShortPrompt = 64;
-// Of a short prompt's time, what a step with part of a longer prompt takes: a short one that arrives
-// meanwhile has its first token after 1 + kPartShare times what it takes alone, and what the estimate is off.
-inline constexpr double kPartShare = 0.6;
+// Part of a longer prompt adds this share of the time that a short prompt adds to a step without decodes. The
+// step's own time (reading the weights) is not counted: on a GPU it left no room for prompts. Beside decodes
+// a part has what they leave of it, and at least a quarter of the step.
+inline constexpr double kPartShare = 0.8;
 // Of a short prompt's time, what the rest of a guest's prompt may take to be computed in one step, whatever
 // decodes beside it. Each step more would cost it those decodes once more.
 inline constexpr double kGuestShare = 2;

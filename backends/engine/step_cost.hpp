@@ -1,6 +1,8 @@
-// How long a step takes, learned from those that have run: so much for the step, for each token, and for each
-// pair of a token and a position it attends to. Late chunks of a long prompt cost many times what its first
-// ones do; counting tokens does not see it. Pure: the engine thread measures.
+// How long a step takes, learned from those that have run: so much for the step, for each token, for each
+// pair of a token and a position it attends to, and for each position whose KV is read. Late chunks of a long
+// prompt cost many times what its first ones do; counting tokens does not see it. A decode reads the KV of
+// all its positions for one token, a prompt's chunk once for all its tokens: its pairs cost far less. Pure:
+// the engine thread measures.
 #pragma once
 
 #include <array>
@@ -11,6 +13,7 @@ namespace flyball::engine {
 struct StepWork {
   std::uint32_t tokens = 0;
   std::uint64_t pairs = 0;  // a token at position p attends to p + 1 positions
+  std::uint64_t reads = 0;  // positions whose KV is read, once for all tokens of a sequence
 
   static StepWork of(std::uint32_t first_position, std::uint32_t n_tokens) noexcept;
   StepWork& operator+=(const StepWork& more) noexcept;
@@ -20,6 +23,7 @@ struct StepCost {  // seconds
   double step = 0;
   double token = 0;
   double pair = 0;
+  double read = 0;
 
   double of(const StepWork& work) const noexcept;  // of a step that holds it
   // What n_tokens of a sequence, from first_position on, add to a step.
@@ -41,13 +45,17 @@ class StepCostFit {
   void measured(const StepWork& work, double seconds) noexcept;
 
  private:
-  using Vector = std::array<double, 3>;  // step, token, pair
+  static constexpr std::size_t kTerms = 4;
+  using Vector = std::array<double, kTerms>;  // step, token, pair, read
 
+  static Vector terms_of(const StepWork& work) noexcept;
+  Vector costs() const noexcept { return {cost_.step, cost_.token, cost_.pair, cost_.read}; }
+  void set(const Vector& costs) noexcept;
   void explain(const StepWork& work, double seconds) noexcept;
   void solve() noexcept;
 
   StepCost cost_;
-  std::array<Vector, 3> squares_{};  // of the steps seen, the latest count most
+  std::array<Vector, kTerms> squares_{};  // of the steps seen, the latest count most
   Vector sums_{};
   bool surprised_ = false;  // by the step before
   int direction_ = 0;       // of the latest surprise: 1 slower, -1 faster than expected

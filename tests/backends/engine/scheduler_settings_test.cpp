@@ -184,6 +184,16 @@ double chat_beside(std::uint32_t night, const config::RequestSettings& settings)
       return sim.now() - came;
 }
 
+// Of two apps that nobody waits for, the one with a single prompt does not wait for all of the other's.
+TEST(SequencesBehind, GoAmongThemselvesByWhatTheirAppHas) {
+  TimedEngine sim;
+  std::vector<SequenceId> many;
+  for (int i = 0; i < 4; ++i) many.push_back(sim.submit("many", 500, 4, 0, kBehind));
+  const SequenceId one = sim.submit("one", 600, 4, 0, kBehind);
+  while (sim.ttft(one) < 0) sim.step();
+  EXPECT_LE(std::ranges::count_if(many, [&](SequenceId id) { return sim.ttft(id) >= 0; }), 1);
+}
+
 TEST(PlaceSetting, BehindAddsItsShareToTheStepsOfOthers) {
   const double alone = chat_beside(0, kBehind), beside = chat_beside(4, kBehind);
   EXPECT_LT(beside, alone * (1 + kBehindShare) + 0.15) << "and the step that it finds";

@@ -12,9 +12,13 @@
 namespace flyball::engine {
 namespace {
 
-// This machine's CPU on a 135M model, PoCL on a 1.1B one, a GPU, and one that attends for nothing.
-const StepCost kDevices[] = {
-    {3e-3, 0.3e-3, 0.8e-6}, {60e-3, 12e-3, 8e-6}, {0.9e-3, 6e-6, 4e-9}, {1e-3, 1e-3, 1e-12}};
+// This machine's CPU on a 135M model, PoCL on a 1.1B one, a GPU, one that attends for nothing, and a GPU that
+// reads its KV at 250 GB/s.
+const StepCost kDevices[] = {{3e-3, 0.3e-3, 0.8e-6},
+                             {60e-3, 12e-3, 8e-6},
+                             {0.9e-3, 6e-6, 4e-9},
+                             {1e-3, 1e-3, 1e-12},
+                             {19e-3, 0.4e-3, 4e-8, 0.5e-6}};
 
 // A prompt of `length`, chunk by chunk as long as the limit says; each step takes `noise` more or less.
 struct Prefill {
@@ -58,7 +62,41 @@ TEST(StepCost, CountsTheTokensAndWhatTheyAttendTo) {
   StepWork both = StepWork::of(0, 4);
   both += StepWork::of(100, 2);
   EXPECT_EQ(both.tokens, 6U);
+  EXPECT_EQ(both.reads, 4U + 102);
   EXPECT_EQ(both.pairs, 213U);
+}
+
+// What a decode reads is not charged to each token of a prompt.
+TEST(StepCost, TellsWhatIsReadFromWhatIsComputed) {
+  const StepCost& device = kDevices[4];
+  StepCostFit fit(cost_guess());
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 400; ++i) {
+    StepWork work;
+    for (unsigned stream = 0; stream < 1 + random() % 8; ++stream)
+      work += StepWork::of(static_cast<std::uint32_t>(random() % 3000), 1);
+    if (i % 2 == 0)
+      work += StepWork::of(static_cast<std::uint32_t>(random() % 3000),
+                           static_cast<std::uint32_t>(16 + random() % 32));
+    fit.measured(work, device.of(work));
+  }
+  EXPECT_NEAR(fit.cost().added(3000, 40) / device.added(3000, 40), 1, 0.1);
+  EXPECT_NEAR(fit.cost().added(3000, 1) / device.added(3000, 1), 1, 0.1);
+}
+
+// Long decodes mostly read. A device that gets ten times slower does so for reads, not for the step.
+TEST(StepCost, ASlowerDevicesReadsAreNotTheStepsOwnTime) {
+  StepCost device{2e-3, 1e-4, 4e-8, 64e-8};
+  StepCostFit fit(cost_guess());
+  StepWork decodes;
+  for (int stream = 0; stream < 8; ++stream) decodes += StepWork::of(16'000, 1);
+  const StepWork prompt = StepWork::of(0, 64);
+  for (int i = 0; i < 200; ++i)
+    for (const StepWork& work : {decodes, prompt}) fit.measured(work, device.of(work));
+  const double before = fit.cost().step;
+  for (int i = 0; i < 2; ++i) fit.measured(decodes, 10 * device.of(decodes));
+  EXPECT_NEAR(fit.cost().of(decodes) / device.of(decodes), 10, 2);
+  EXPECT_LT(fit.cost().step, 3 * before);
 }
 
 TEST(StepCost, FitsTheMostThatFits) {
@@ -160,7 +198,7 @@ TEST(StepCost, StaysPositiveAndFiniteWhateverIsMeasured) {
     const auto first = static_cast<std::uint32_t>(random() % 200'000);
     const double exponent = static_cast<double>(random() % 120) / 10 - 9;
     fit.measured(StepWork::of(first, n), random() % 10 == 0 ? 0.0 : std::pow(10, exponent));
-    for (const double c : {fit.cost().step, fit.cost().token, fit.cost().pair}) {
+    for (const double c : {fit.cost().step, fit.cost().token, fit.cost().pair, fit.cost().read}) {
       ASSERT_TRUE(std::isfinite(c));
       ASSERT_GT(c, 0);
     }

@@ -15,7 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 const config::RequestSettings kUsual, kLatency{20ms, config::QueuePlace::ahead},
-    kNight{{}, config::QueuePlace::behind}, kBudget{20ms, config::QueuePlace::usual};
+    kAhead{{}, config::QueuePlace::ahead}, kNight{{}, config::QueuePlace::behind},
+    kBudget{20ms, config::QueuePlace::usual};
 
 // An engine whose usual steps take some 100 ms: a budget of 20 ms is shorter.
 struct SlowEngine {
@@ -72,7 +73,7 @@ struct SlowEngine {
 TEST(Profiles, APromptAheadDoesNotWaitForUsualOnes) {
   SlowEngine engine;
   const auto shorter = engine.prefills(200);
-  const Prediction usual = engine.expect(400), ahead = engine.expect(400, kLatency);
+  const Prediction usual = engine.expect(400), ahead = engine.expect(400, kAhead);
   EXPECT_GT(usual.queue, 300'000);
   EXPECT_EQ(ahead.queue, 0);
   EXPECT_LT(ahead.ttft.p50, usual.ttft.p50);
