@@ -38,6 +38,14 @@ inline constexpr std::uint32_t kDefaultWeight = 100, kBatchWeight = 25;
 inline constexpr const char* kDefaultDelivery = "service";
 inline constexpr Privacy kDefaultPrivacy = Privacy::local_only;
 
+// Whether people wait for the answers: never for batch work. For summaries, extraction and classification
+// only if the app or the request asks for speed, by an SLO of TTFT or TPOT or by objective: latency.
+constexpr bool people_wait(WorkloadClass kind, bool asks_for_speed) noexcept {
+  using enum WorkloadClass;
+  const bool usually_unattended = kind == summarization || kind == extraction || kind == classification;
+  return kind != batch && (!usually_unattended || asks_for_speed);
+}
+
 struct Workload {
   std::optional<WorkloadClass> kind;
   std::vector<std::string> modalities;                        // empty: not declared
@@ -94,6 +102,11 @@ struct AppManifest {
   std::vector<std::string> models_at;  // and where each of `models` does
   std::map<std::string, std::string> places;  // by key: "workload.class" to "scripts.yaml:4:3"
 
+  // wanted: the stricter of the app's SLO and the request's.
+  bool is_interactive(const Slo& wanted) const noexcept {
+    return people_wait(workload.kind.value_or(kDefaultClass),
+                       wanted.ttft || wanted.tpot || workload.objective == "latency");
+  }
   // Its share of an engine that others want, too, beside a share of 100. Batch work has less than what a
   // person waits for, and is never starved.
   std::uint32_t weight() const noexcept {

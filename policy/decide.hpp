@@ -55,13 +55,15 @@ struct Picked {
     near,         // the first listed within kNearPercent of the least
     meets_slo,    // the first that should hold the SLO
     trial,        // listed before the one that predictions pick, and its trial is due
+    least_delay,  // the least expected delay to others
+    near_delay,   // the least expected total of those about as considerate as the least
   };
   std::uint32_t at = 0;  // among the rule's targets; not for `nothing`
   By by = By::nothing;
   bool slo_missed = false;  // none should hold the SLO: what on_slo_miss says
 };
 
-struct PickTrace {  // one rule with `pick` fastest or meets_slo that had an available target, in order
+struct PickTrace {  // one rule that picks by prediction and had an available target, in order
   const Rule* rule = nullptr;
   std::uint32_t first_target = 0, n_targets = 0;  // into Decision::targets
   Picked picked;

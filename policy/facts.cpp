@@ -7,11 +7,10 @@
 #include <limits>
 
 #include "policy/fastest.hpp"
+#include "policy/interactive.hpp"
 
 namespace flyball::policy {
 namespace {
-
-constexpr const char* kDerived = "derived";  // source of what follows from other facts
 
 [[noreturn]] void broken(std::string_view what, std::string_view name) {
   std::fprintf(stderr, "policy facts: %.*s: \"%.*s\"\n", static_cast<int>(what.size()), what.data(),
@@ -168,7 +167,7 @@ void Facts::set_derived(FactId id, FactValue value, std::vector<FactId> from) {
   std::chrono::milliseconds age{0};
   for (const FactId source : from)
     if (const Fact* fact = get(source)) age = std::max(age, fact->age);
-  set(id, std::move(value), kDerived, age);
+  set(id, std::move(value), kDerivedSource, age);
   facts_[places_[id]].from = std::move(from);
 }
 
@@ -189,6 +188,7 @@ std::optional<std::int64_t> least_model_bytes(const Facts& facts) {
 
 void derive(Facts& facts) {
   derive_fastest(facts);
+  derive_interactive(facts);
   const auto integer_of = [&](std::string_view name) -> std::int64_t {
     const Fact* fact = facts.get(name);
     return fact ? std::get<std::int64_t>(fact->value) : 0;
@@ -202,14 +202,15 @@ void derive(Facts& facts) {
   const std::int64_t memory = integer_of("hardware.memory.total");
   const std::int64_t gpu_room = gpus - integer_of("hardware.gpu.memory_promised");
   const std::int64_t room = memory - integer_of("hardware.memory.promised");
-  if (gpus > 0 && !facts.get("model.fits_gpu")) facts.set("model.fits_gpu", bytes <= gpu_room, kDerived);
+  if (gpus > 0 && !facts.get("model.fits_gpu"))
+    facts.set("model.fits_gpu", bytes <= gpu_room, kDerivedSource);
   if (memory > 0 && !facts.get("model.fits_memory"))
-    facts.set("model.fits_memory", bytes <= std::max(room, gpu_room), kDerived);
+    facts.set("model.fits_memory", bytes <= std::max(room, gpu_room), kDerivedSource);
 }
 
 void forget_derived(Facts& facts) {
   for (FactId id = 0; id < facts.targets()->facts().size(); ++id)
-    if (const Fact* fact = facts.get(id); fact != nullptr && fact->source == kDerived) facts.forget(id);
+    if (const Fact* fact = facts.get(id); fact != nullptr && fact->source == kDerivedSource) facts.forget(id);
 }
 
 }  // namespace flyball::policy

@@ -90,10 +90,11 @@ class Facts {
 // Bytes that an engine needs of the model at the least: its weights, and the KV of one sequence, as far as
 // that is known. nullopt: nobody knows its weights.
 std::optional<std::int64_t> least_model_bytes(const Facts& facts);
-// Derives facts from others, where nobody set them: model.fits_gpu and model.fits_memory, from these bytes
-// and what is not promised of the machine's; backend.<id>.fits_now, from what is free of it; what fastest.hpp
-// says of measured engines; and backend.<kind>.* of a kind whose upstreams have ids of their own, from its
-// first available one.
+inline constexpr const char* kDerivedSource = "derived";  // of what follows from other facts
+// Derives facts from others, where nobody set them: workload.interactive; model.fits_gpu and
+// model.fits_memory, from these bytes and what is not promised of the machine's; backend.<id>.fits_now, from
+// what is free of it; what fastest.hpp says of measured engines; and backend.<kind>.* of a kind whose
+// upstreams have ids of their own, from its first available one.
 void derive(Facts& facts);
 // For a case of other facts: what was derived is unknown again, what somebody set stays.
 void forget_derived(Facts& facts);

@@ -27,11 +27,11 @@ constexpr std::size_t kMaxRules = 1000;
 constexpr std::int64_t kMaxProfiles = 32;
 constexpr std::array<std::string_view, 8> kOps{"eq", "ne", "gt", "gte", "lt", "lte", "in", "exists"};
 constexpr std::array<std::string_view, 3> kOnUnavailable{"next", "queue", "fail"};
-constexpr std::array<std::string_view, 3> kPicks{"first", "fastest", "meets_slo"};
+constexpr std::array<std::string_view, 4> kPicks{"first", "fastest", "meets_slo", "considerate"};
 constexpr std::array<std::string_view, 3> kOnSloMiss{"next", "fastest", "first"};
 
-template <class E>
-E named(const std::array<std::string_view, 3>& names, std::string_view name) {
+template <class E, std::size_t N>
+E named(const std::array<std::string_view, N>& names, std::string_view name) {
   return static_cast<E>(std::ranges::find(names, name) - names.begin());
 }
 
@@ -74,8 +74,8 @@ class PolicyShapes {
 
  private:
   static constexpr std::string_view kPickMeaning =
-      "which available target is taken: the first (the default), the fastest, or the first that meets the "
-      "SLO";
+      "which available target is taken: the first (the default), the fastest, the first that meets the SLO, "
+      "or the one whose work delays people's answers least";
   static Shape pick() { return config::choice({kPicks.begin(), kPicks.end()}); }
   Shape targets() const { return config::list_or_single(target_.shape(), 1, 32); }
 

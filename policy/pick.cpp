@@ -88,6 +88,65 @@ Picked pick_by_slo(const Rule& rule, std::span<const TargetTrace> considered, co
   return out;
 }
 
+// Compares targets for `considerate`: those that hold the deadline, or all where none is known to.
+class Consideration {
+ public:
+  Consideration(std::span<const TargetTrace> considered, const Facts& facts) : facts_(facts) {
+    static const FactId kDeadline = *find_fact("app.slo.deadline");
+    if (const Fact* const fact = facts.get(kDeadline)) {
+      constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 1000;
+      deadline_us_ = std::min(std::get<std::int64_t>(fact->value), kMost) * 1000;
+    }
+    for (const TargetTrace& row : considered) {
+      const auto total = microseconds(row, TargetFact::expected_total, facts);
+      one_holds_deadline_ |= deadline_us_ && total && *total <= *deadline_us_ && can_be_used(row);
+    }
+    for (const TargetTrace& row : considered)
+      if (const auto delay = delay_of(row); delay && counts(row))
+        least_ = std::min(*delay, least_.value_or(*delay));
+  }
+
+  std::optional<std::int64_t> delay_of(const TargetTrace& row) const {
+    return microseconds(row, TargetFact::expected_delay_to_others, facts_);
+  }
+  // Its expected total passes the deadline, which another target holds.
+  bool is_late(const TargetTrace& row) const {
+    const auto total = microseconds(row, TargetFact::expected_total, facts_);
+    return one_holds_deadline_ && total && *total > *deadline_us_;
+  }
+  bool counts(const TargetTrace& row) const { return can_be_used(row) && !is_late(row); }
+  bool is_near_least(const TargetTrace& row) const {
+    const auto delay = delay_of(row);
+    return delay && least_ && (*delay - *least_ <= kNearDelay || is_near(*delay, *least_));
+  }
+  // A trial must cost neither the deadline nor, as far as is known, a delay to others.
+  bool may_be_tried(const TargetTrace& row) const {
+    return counts(row) && (!delay_of(row) || is_near_least(row));
+  }
+  // nullopt: no target that counts has a prediction of it.
+  std::optional<std::int64_t> least() const { return least_; }
+
+ private:
+  const Facts& facts_;
+  std::optional<std::int64_t> deadline_us_, least_;
+  bool one_holds_deadline_ = false;
+};
+
+Picked pick_considerate(std::span<const TargetTrace> considered, const Facts& facts) {
+  const Consideration among(considered, facts);
+  std::optional<std::uint32_t> taken;
+  const auto total_of = [&](std::uint32_t i) {
+    return microseconds(considered[i], TargetFact::expected_total, facts)
+        .value_or(std::numeric_limits<std::int64_t>::max());
+  };
+  for (std::uint32_t i = 0; i < considered.size(); ++i) {
+    if (!among.counts(considered[i]) || (among.least() && !among.is_near_least(considered[i]))) continue;
+    if (!taken || (among.least() && total_of(i) < total_of(*taken))) taken = i;
+  }
+  if (!among.least()) return {*taken, By::unpredicted};
+  return {*taken, among.delay_of(considered[*taken]) == among.least() ? By::least_delay : By::near_delay};
+}
+
 Picked pick_by_prediction(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts) {
   switch (rule.pick) {
     case Pick::first:
@@ -96,13 +155,17 @@ Picked pick_by_prediction(const Rule& rule, std::span<const TargetTrace> conside
       return pick_fastest(considered, facts);
     case Pick::meets_slo:
       return pick_by_slo(rule, considered, facts);
+    case Pick::considerate:
+      return pick_considerate(considered, facts);
   }
   return {first_available(considered), By::first};
 }
 
-bool trial_due(const TargetTrace& row, const Facts& facts) {
-  const Fact* const fact = known(row, TargetFact::trial_due, facts);
-  return fact != nullptr && std::get<bool>(fact->value);
+bool is_to_be_tried(const Rule& rule, std::span<const TargetTrace> considered, const TargetTrace& row,
+                    const Facts& facts) {
+  const Fact* const due = known(row, TargetFact::trial_due, facts);
+  if (!can_be_used(row) || due == nullptr || !std::get<bool>(due->value)) return false;
+  return rule.pick != Pick::considerate || Consideration(considered, facts).may_be_tried(row);
 }
 
 // ---- in words ---------------------------------------------------------------------------------------------
@@ -168,6 +231,31 @@ std::string slo_text(std::span<const TargetTrace> considered, std::optional<std:
   return out;
 }
 
+std::string considerate_text(std::span<const TargetTrace> considered, const Picked& picked,
+                             const Facts& facts) {
+  const Consideration among(considered, facts);
+  const auto delay_text = [&](const TargetTrace& row) {
+    const auto delay = among.delay_of(row);
+    return delay ? config::milliseconds_text(*delay) : "delay not predicted";
+  };
+  std::string others;
+  for (std::uint32_t i = 0; i < considered.size(); ++i) {
+    if (i == picked.at || !can_be_used(considered[i])) continue;
+    append(others,
+           to_string(*considered[i].target) + ": " + delay_text(considered[i]) + ", " +
+               total_text(considered[i], facts) + (among.is_late(considered[i]) ? ", past the deadline" : ""),
+           "; ");
+  }
+  const std::string others_text = " (" + (others.empty() ? kNoOther : others) + ")";
+  if (picked.by == By::unpredicted) return "first listed, no delay to others is predicted" + others_text;
+  return (picked.by == By::least_delay
+              ? "delays others least, by "
+              : "fastest within " + std::to_string(kNearPercent) + " % or " +
+                    config::milliseconds_text(kNearDelay) + " of the least delay to others, by ") +
+         delay_text(considered[picked.at]) + ", " + total_text(considered[picked.at], facts) + " in all" +
+         others_text;
+}
+
 std::string whole_text(const Rule& rule, std::span<const TargetTrace> considered, const Picked& picked,
                        const Facts& facts);
 
@@ -189,6 +277,7 @@ std::string by_text(const Rule& rule, std::span<const TargetTrace> considered, c
     case By::first:
       return "first listed";
     case By::unpredicted:
+      if (rule.pick == Pick::considerate) return considerate_text(considered, picked, facts);
       return rule.pick == Pick::meets_slo && !picked.slo_missed
                  ? "first listed, of none it is known whether it meets the SLO"
                  : "first listed, the time of none is predicted";
@@ -197,6 +286,9 @@ std::string by_text(const Rule& rule, std::span<const TargetTrace> considered, c
       return "first that meets the SLO" + expected_text(considered[picked.at], facts) + " (" +
              (others.empty() ? kNoOther : others) + ")";
     }
+    case By::least_delay:
+    case By::near_delay:
+      return considerate_text(considered, picked, facts);
     case By::fastest:
     case By::loaded:
     case By::near:
@@ -221,7 +313,7 @@ Picked pick(const Rule& rule, std::span<const TargetTrace> considered, const Fac
   const auto end = picked.by == By::nothing ? static_cast<std::uint32_t>(considered.size()) : picked.at;
   if (rule.pick != Pick::first)
     for (std::uint32_t i = 0; i < end; ++i)
-      if (can_be_used(considered[i]) && trial_due(considered[i], facts)) return {i, By::trial};
+      if (is_to_be_tried(rule, considered, considered[i], facts)) return {i, By::trial};
   return picked;
 }
 

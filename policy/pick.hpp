@@ -13,6 +13,10 @@ namespace flyball::policy {
 // not alternate: a loaded one is taken, then the first listed.
 inline constexpr std::int64_t kNearPercent = 10;
 
+// For `considerate`: delays to others that are no more than this above the least, in microseconds, count as
+// equal to it, and so do those within kNearPercent. Nobody notices a thousandth of a second.
+inline constexpr std::int64_t kNearDelay = 1000;
+
 // By the rule's `pick`. `considered`: the rule's targets in order, at least one of them available. An
 // available target whose trial is due (`trial_due`) is taken instead of the one that predictions pick, where
 // it is listed before it, or where they pick none.

@@ -29,6 +29,11 @@ class Compiler {
         if (denies(tree_.constraints[i], targets_[number]->backend))
           out_.bans[i].numbers |= std::uint64_t{1} << number;
     out_.targets = std::move(targets_);
+    out_.asks_delay_to_others |= std::ranges::any_of(out_.questions, [&](const Program::Question& question) {
+      return std::ranges::any_of(tree_.targets->names(), [&](std::string_view name) {
+        return question.fact == tree_.targets->fact_of(name, TargetFact::expected_delay_to_others);
+      });
+    });
     return std::move(out_);
   }
 
@@ -51,6 +56,7 @@ class Compiler {
     out.on_unavailable = rule.on_unavailable;
     out.pick = rule.pick;
     out_.n_picks += rule.pick != Pick::first;
+    out_.asks_delay_to_others |= rule.pick == Pick::considerate;
     out.has_rules = !rule.rules.empty();
     out.names_engine = !rule.engine.empty();
     for (const Target& target : rule.use) out_.numbers.push_back(number(target));

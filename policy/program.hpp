@@ -53,6 +53,7 @@ struct Program {
   std::vector<const Target*> targets;  // by number, as it is written first
   std::vector<FactId> first_fact;      // by number: of its facts, which are in the order of TargetFact
   std::uint32_t n_picks = 0;          // steps that pick another one than the first, the fallback counted
+  bool asks_delay_to_others = false;  // a step picks by it, or a comparison names it
 
   // It points into its tree's vectors: it moves with them, and a copy would point into another tree.
   Program() = default;

@@ -56,7 +56,9 @@ class Choice {
       case Pick::first:
         break;
       case Pick::fastest:
-        return fastest();
+        return least(TargetFact::expected_total);
+      case Pick::considerate:
+        return least(TargetFact::expected_delay_to_others);
       case Pick::meets_slo:
         return meets_slo();
     }
@@ -73,29 +75,33 @@ class Choice {
     return goals;
   }
 
-  // It alone can be used; or what is expected of it is least, as far as the goals leave that open.
-  std::vector<Way> fastest() const {
+  // It alone can be used; or this fact of it is least, as far as the goals leave that open. Where another
+  // profile of its engine is listed before it, only that profile's own facts lead here, which are not
+  // searched.
+  std::vector<Way> least(TargetFact of) const {
     Way alone, least;
-    bool is_before = true;
+    bool is_before = true, has_profile_before = false;
     for (const Target& other : rule_.use) {
       is_before = is_before && &other != &target_;
       if (other.backend != target_.backend) {
         alone.goals.push_back(unusable(other.backend));
-        least.wishes.push_back({total_of(other), true, true});
+        least.wishes.push_back({fact_of(other, of), true, true});
       } else if (is_before) {
-        return {};  // as fast, and listed before it
+        if (other.profile == target_.profile) return {};
+        has_profile_before = true;
       }
     }
-    least.wishes.push_back({total_of(target_), false, false});
-    return {std::move(alone), std::move(least), trial()};
+    least.wishes.push_back({fact_of(target_, of), false, false});
+    if (has_profile_before) return {std::move(least)};
+    return {std::move(alone), std::move(least), trial(of)};
   }
 
-  // A trial of it is due, and predictions pick what is listed behind it.
-  Way trial() const {
+  // A trial of it is due, and predictions pick by this fact what is listed behind it.
+  Way trial(TargetFact of = TargetFact::expected_total) const {
     Way out{before({truth_of(search_.trial_due(target_.backend), kYes)}, kAny), {}};
     for (const Target& other : rule_.use)
-      if (other.backend != target_.backend) out.wishes.push_back({total_of(other), false, false});
-    out.wishes.push_back({total_of(target_), true, true});
+      if (other.backend != target_.backend) out.wishes.push_back({fact_of(other, of), false, false});
+    out.wishes.push_back({fact_of(target_, of), true, true});
     return out;
   }
 
@@ -105,8 +111,8 @@ class Choice {
     for (const Target& each : rule_.use) unpredicted.goals.push_back(unusable(each.backend, kUnknown));
     std::vector<Way> out{std::move(first_that_does), std::move(unpredicted), trial()};
     if (rule_.on_slo_miss == OnSloMiss::next) return out;
-    const auto ways =
-        rule_.on_slo_miss == OnSloMiss::fastest ? fastest() : std::vector<Way>{{before({}), {}}};
+    const auto ways = rule_.on_slo_miss == OnSloMiss::fastest ? least(TargetFact::expected_total)
+                                                              : std::vector<Way>{{before({}), {}}};
     for (const Target& each : rule_.use)
       for (const Way& way : ways) {
         search_.misses(rule_, each, out.emplace_back(way).goals);
@@ -114,8 +120,8 @@ class Choice {
     return out;
   }
 
-  FactId total_of(const Target& target) const {
-    return tree_.targets->fact_of(target.backend, TargetFact::expected_total);
+  FactId fact_of(const Target& target, TargetFact which) const {
+    return tree_.targets->fact_of(target.backend, which);
   }
 
   const Search& search_;
@@ -290,9 +296,11 @@ std::vector<LintFinding> dead_ends(const Tree& tree) {
   each_rule(tree.rules, look);
   look(tree.fallback);
   if (unsettled > 0)
-    warn(std::to_string(unsettled) + (unsettled == 1 ? " target is" : " targets are") +
-             " not settled: whether any facts lead there takes a longer search than is made here",
-         tree.file);
+    warn(
+        std::to_string(unsettled) + (unsettled == 1 ? " target is" : " targets are") +
+            " not settled: whether any facts lead there takes a longer search than is made here, or facts of "
+            "a profile",
+        tree.file);
   return out;
 }
 

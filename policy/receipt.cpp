@@ -139,12 +139,13 @@ const Json& value_of(const Json& row, const char* key) {
 
 // A predicted time of a target and its words: half of the requests, and nine in ten, take at most so long.
 struct Expected {
-  const char *p50, *p90;
+  const char *p50, *p90;  // p90 may be "": it is not predicted
   const char* words;
 };
 constexpr std::array kExpected{Expected{"expected_total", "expected_total_p90", " in all"},
                                Expected{"expected_ttft", "expected_ttft_p90", " to the first token"},
-                               Expected{"expected_tpot", "expected_tpot_p90", " for each further token"}};
+                               Expected{"expected_tpot", "expected_tpot_p90", " for each further token"},
+                               Expected{"expected_delay_to_others", "", " of delay to others"}};
 
 // The row of a time; nullptr: the receipt has none that can be read.
 const Json* time_row(const Json& target, std::string_view name) {
@@ -239,8 +240,9 @@ std::string_view to_string(Verdict verdict) noexcept {
 }
 
 std::string_view to_string(Picked::By by) noexcept {
-  constexpr std::array<std::string_view, 8> kNames{"nothing", "first", "unpredicted", "fastest",
-                                                   "loaded",  "near",  "meets_slo",   "trial"};
+  constexpr std::array<std::string_view, 10> kNames{"nothing",     "first",     "unpredicted", "fastest",
+                                                    "loaded",      "near",      "meets_slo",   "trial",
+                                                    "least_delay", "near_delay"};
   return kNames[static_cast<std::size_t>(by)];
 }
 

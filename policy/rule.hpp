@@ -13,10 +13,11 @@ namespace flyball::policy {
 
 enum class Op : std::uint8_t { eq, ne, gt, gte, lt, lte, in, exists };
 enum class OnUnavailable : std::uint8_t { next, queue, fail };
-// Which of a rule's available targets is taken: the first listed, the one with the least expected total, or
-// the first that should hold the app's SLO. Without predictions each of them is `first`. The latter two give
-// way to a target listed before theirs whose trial is due.
-enum class Pick : std::uint8_t { first, fastest, meets_slo };
+// Which of a rule's available targets is taken: the first listed, the one with the least expected total, the
+// first that should hold the app's SLO, or the one with the least expected delay to others. Without
+// predictions each of them is `first`. All but `first` give way to a target listed before theirs whose trial
+// is due.
+enum class Pick : std::uint8_t { first, fastest, meets_slo, considerate };
 // For meets_slo: what happens when no available target should hold it.
 enum class OnSloMiss : std::uint8_t { next, fastest, first };
 std::string_view to_string(Op op) noexcept;  // "gte"

@@ -31,9 +31,9 @@ constexpr std::array<std::string_view, 4> kEndsOfNegation{"but", "just", "only",
 // Before the number of a card: "rtx 2000" is no year.
 constexpr std::array<std::string_view, 4> kCardBrands{"rtx", "gtx", "quadro", "geforce"};
 
-class Reader {
+class ScenarioReader {
  public:
-  Reader(std::string_view words, Reading& reading)
+  ScenarioReader(std::string_view words, Reading& reading)
       : scan_(words, reading), hardware_(scan_), models_(scan_) {}
 
   void read(Facts& facts) {
@@ -272,7 +272,7 @@ Result<Reading> read_scenario(std::string_view words, Facts& facts) {
     return fail(ErrorCode::invalid_value, std::to_string(words.size()) + " bytes of words, the limit is " +
                                               std::to_string(kMaxScenarioBytes));
   Reading reading;
-  Reader(words, reading).read(facts);
+  ScenarioReader(words, reading).read(facts);
   return reading;
 }
 

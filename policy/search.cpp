@@ -94,6 +94,8 @@ Search::Search(const Tree& tree, const std::vector<Condition>& assumptions) : tr
     ask_of_each(TargetFact::meets_slo, Op::eq, meets_slo_);
     ask_of_each(TargetFact::expected_total, Op::exists, expected_total_);
     ask_of_each(TargetFact::trial_due, Op::eq, trial_due_);
+    if (tree.program.asks_delay_to_others)
+      ask_of_each(TargetFact::expected_delay_to_others, Op::exists, delay_to_others_);
   }
   build();
 }

@@ -90,6 +90,7 @@ class Search {
   std::map<std::string_view, Condition> available_;                   // by backend: it is
   std::map<std::string_view, Condition> meets_slo_, expected_total_;  // by backend: it does; it is known
   std::map<std::string_view, Condition> trial_due_;                   // by backend: it is
+  std::map<std::string_view, Condition> delay_to_others_;             // by backend: it is known
   std::vector<const Condition*> comparisons_;
   std::vector<FactId> facts_;                   // those that are compared
   std::vector<std::vector<FactValue>> values_;  // by fact, in the order of facts_

@@ -101,6 +101,10 @@ constexpr std::array kFixedFacts{
     FactInfo{"workload.draft_model", boolean, "", "a small model may draft for it (speculative decoding)",
              ""},
     FactInfo{"workload.fixed_critical", boolean, "", "one model, always, and it matters", ""},
+    FactInfo{"workload.interactive", boolean, "",
+             "people wait for its answers: of any class but batch, and of summarization, extraction and "
+             "classification with an SLO of TTFT or TPOT or the objective latency; derived",
+             ""},
     FactInfo{"workload.modalities", text_list, "", "what its prompts hold", "text|image|audio"},
     FactInfo{"workload.objective", text, "", "what counts most", "latency|throughput|peak|convenience"},
     FactInfo{"workload.output_tokens", integer, "tokens", "typical answer", ""},
@@ -119,6 +123,10 @@ constexpr std::array kTargetFactInfos{
     FactInfo{".decode_tps", number, "tokens/s",
              "answers it writes of the request's model, over as many streams as the app has; measured here, "
              "or predicted",
+             ""},
+    FactInfo{".expected_delay_to_others", integer, "us",
+             "that this request would add there to the answers that people wait for, all of them together; "
+             "predicted",
              ""},
     FactInfo{
         ".expected_total", integer, "us",

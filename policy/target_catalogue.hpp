@@ -36,6 +36,7 @@ enum class TargetFact : std::uint8_t {
   available,
   cached_tokens,
   decode_tps,
+  expected_delay_to_others,
   expected_total,
   expected_total_p90,
   expected_tpot,
@@ -58,7 +59,7 @@ enum class TargetFact : std::uint8_t {
   ttft,
   watts,
 };
-inline constexpr std::size_t kTargetFacts = 24;
+inline constexpr std::size_t kTargetFacts = 25;
 
 // One engine of this machine, or one upstream.
 struct TargetInstance {

@@ -16,6 +16,7 @@
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/records.hpp"
 #include "daemon/settings/config_files.hpp"
+#include "policy/interactive.hpp"
 #include "policy/simulate.hpp"
 
 namespace flyball::cli {
@@ -50,8 +51,10 @@ int simulate(const SimulateOptions& options) {
   const auto read = route::each_record(past->database, past->since, [&](const route::Record& record) {
     const route::RequestRecord& request = record.request;
     const std::string served = served_by(request);
+    policy::Facts facts = record.facts;
+    policy::derive_interactive(facts);  // records of older versions lack it
     const policy::PastRequest one{request.app, request.model,   record.rule, record.target,
-                                  served,      request.ttft_ms, record.facts};
+                                  served,      request.ttft_ms, facts};
     if (options.app.empty() || request.app == options.app)
       simulation.add(one);
     else

@@ -69,7 +69,7 @@ class EngineModel {
   double token(const DecodeWork& work) const noexcept { return decode_(terms(work)); }
   // nullopt: nobody knows.
   std::optional<double> load() const noexcept;
-  // The same as the engine's scheduler knows it: for a step, a token of a prompt, a pair.
+  // The same as the engine's scheduler knows it: for a step, a token of a prompt, a pair of a prompt's.
   engine::StepCost step_cost() const noexcept;
 
   // The times that such work took.

@@ -48,21 +48,27 @@ Stay& EngineWork::enter(Stay stay) {
   one.left = stay.left();
   one.positions = stay.positions();
   one.cached = stay.cached;
-  set_settings(one, stay.settings);
+  set_settings(one, stay);
+  if (one.interactive && !known && !stay.came_before)
+    interactive_arrivals_.came(stay.placed, stay.uncached(), stay.left());
   here_.resize(numbers_.size());
   open_.push_back(one);
   return *stays_.emplace_back(std::make_unique<Stay>(std::move(stay)));
 }
 
-void EngineWork::set_settings(Open& one, const config::RequestSettings& settings) noexcept {
-  one.place = static_cast<std::uint8_t>(place_rank(settings.place));
-  one.has_step_budget = settings.step_budget.has_value();
+// A policy that places a request behind all others has said that nobody waits for it.
+void EngineWork::set_settings(Open& one, const Stay& stay) noexcept {
+  one.place = static_cast<std::uint8_t>(place_rank(stay.settings.place));
+  one.has_step_budget = stay.settings.step_budget.has_value();
+  interactive_ -= one.interactive;
+  one.interactive = stay.interactive && stay.settings.place != config::QueuePlace::behind;
+  interactive_ += one.interactive;
 }
 
 void EngineWork::asks(std::uint64_t id, const config::RequestSettings& settings) {
   Stay& stay = *find(id);
   stay.settings = settings;
-  set_settings(open_of(stay), settings);
+  set_settings(open_of(stay), stay);
 }
 
 double EngineWork::left_of(std::size_t i) {
@@ -183,6 +189,7 @@ void EngineWork::leave(std::uint64_t id, TimePoint now, const EngineModel& model
     done_.pairs += open_[i].pairs - open_[i].pairs_to_compute();
   }
   if (stay.state != Stay::State::waits && --begun_ == 0 && --group_->busy == 0) group_->idle_since = now;
+  interactive_ -= open_[i].interactive;
   open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
   stays_.erase(stays_.begin() + static_cast<std::ptrdiff_t>(i));
   left_ = now;
@@ -486,6 +493,7 @@ void EngineWork::expect_arrivals(const Asked& asked, const Others& others, const
   }
   if (others.waiting > 0) prompts = std::max(prompts, std::min(model.usual().prompts, most));
   out.prompts_later = prompts + asked.own_prompts;
+  out.step_prompts = most;
 }
 
 // A step keeps the strictest budget of the sequences that it may hold, but for a sequence alone: prompts need
@@ -515,20 +523,24 @@ void EngineWork::keep_step_budgets(const Asked& asked, const EngineModel& model,
   out.prompts_later = std::min(out.prompts_later, kept);
 }
 
-double EngineWork::until_done(TimePoint now, const EngineModel& model) {
+EngineWork::Pace EngineWork::pace(TimePoint now, const EngineModel& model) {
   advance_prompts(now, model);
-  const double token = model.token({std::max(streams_ - 1.0, 0.0), positions_, 0});
-  double longest = 0, tokens = 0, pairs = 0;
-  for (std::size_t i = 0; i < open_.size(); ++i) {
-    const Open& one = open_[i];
-    if (one.state == Stay::State::waits) continue;
-    longest = std::max(longest, left_of(i) * token);
-    if (one.state == Stay::State::decodes) continue;
+  double tokens = 0, pairs = 0;
+  for (const Open& one : open_) {
+    if (one.state != Stay::State::prefills) continue;
     tokens += one.to_compute();
     pairs += one.pairs_to_compute();
   }
-  const double prompts = tokens > 0 ? model.prefill({tokens, pairs, static_cast<double>(streams_)}) : 0;
-  return (longest + prompts) * model.slowdown(busy());
+  return {model.token({std::max(streams_ - 1.0, 0.0), positions_, 0}),
+          tokens > 0 ? model.prefill({tokens, pairs, static_cast<double>(streams_)}) : 0};
+}
+
+double EngineWork::until_done(TimePoint now, const EngineModel& model) {
+  const Pace pace = this->pace(now, model);
+  double longest = 0;
+  for (std::size_t i = 0; i < open_.size(); ++i)
+    if (open_[i].state != Stay::State::waits) longest = std::max(longest, left_of(i));
+  return (longest * pace.token + pace.prompts) * model.slowdown(busy());
 }
 
 EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model, TimePoint now) {
@@ -539,6 +551,8 @@ EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model
   Ahead out;
   out.streams = streams_ - others.streams_behind;
   follow_prompts(model, out.streams);
+  out.begun = others.begun;
+  out.waiting = others.waiting;
   // Answers that end are followed by others, as they usually were with so many here.
   const double known = others.begun + others.waiting;
   const double beside = std::min<double>(known, asked.slots - 1);

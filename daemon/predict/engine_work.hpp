@@ -24,8 +24,20 @@ inline double seconds_between(TimePoint from, TimePoint to) noexcept {
   return std::max(std::chrono::duration<double>(to - from).count(), 0.0);
 }
 
+class EngineWork;
+
 // Engines that compute on the same discrete GPUs, or on the processor's cores, and slow each other.
 struct Group {
+  // An engine that has interactive answers or expects some, as foresee_interactive() saw it.
+  struct Member {
+    EngineWork* work = nullptr;
+    const EngineModel* model = nullptr;
+    InteractiveArrivals::Mean coming = {};
+    std::size_t first = 0, n = 0;  // of its answers in `ends`
+  };
+  static constexpr std::size_t kMostMembers = 64;  // further engines count as having none
+  std::vector<Member> members;
+  std::vector<float> ends;  // seconds until interactive answers end, each with its engine alone at work
   std::uint32_t busy = 0;   // engines with an answer
   double busy_seconds = 0;  // of each such engine
   TimePoint at{};
@@ -66,6 +78,8 @@ struct Stay {
   config::RequestSettings settings;  // of its target's profile
   double shorter_steps = 0;          // Ahead::shorter_steps when it came
   bool waits_for_room = false;       // likewise
+  bool interactive = true;           // its app's: people wait for it
+  bool came_before = false;          // to another engine
   bool moved = false;                // its settings are others than those it came with
   bool resumed = false;  // continues an answer of another engine: its times say nothing of a prompt
   // As predicted when it came, with what had not been corrected by the ratios seen; 0: it is not judged.
@@ -125,11 +139,35 @@ class EngineWork {
     double positions = 0;                          // that those streams attend to
     double prompts_later = 0;                      // tokens of prompts for each token of such an answer
     double shorter_steps = 0;                      // seconds that step budgets add to each token of a prompt
+    double step_prompts = 1;                       // tokens of prompts that a step computes beside streams
+    std::uint32_t begun = 0, waiting = 0;          // answers of others
     bool any() const noexcept {
       return turn > 0 || tokens > 0 || streams > 0 || tokens_to_come > 0;
     }  // others are there
   };
   Ahead ahead(const Asked& asked, const EngineModel& model, TimePoint now);
+
+  // Interactive answers here, those of the asked one's request included.
+  std::uint32_t interactive() const noexcept { return interactive_; }
+  InteractiveArrivals::Mean coming(TimePoint now) noexcept { return interactive_arrivals_.mean(now); }
+  // Calls see(answer) for each interactive answer (Open, below) of other requests.
+  void each_interactive(std::uint64_t request, auto&& see) const {
+    for (const Open& one : open_)
+      if (one.interactive && (request == 0 || one.request != request)) see(one);
+  }
+  // The engine computes the answer's prompt before that of the request. Precondition: ahead() has just
+  // answered for it.
+  bool goes_first(const auto& answer, const Asked& asked, const Ahead& ahead) const {
+    return std::pair<std::uint32_t, double>(
+               answer.place, prompt_rank(answer.to_compute(), std::max(here_[answer.app], 1U))) <=
+           std::pair<std::uint32_t, double>(place_rank(asked.settings.place), ahead.rank);
+  }
+  // Seconds with the engine alone at work: a token of each stream takes so long, and so do all prompts of
+  // answers that have begun.
+  struct Pace {
+    double token = 0, prompts = 0;
+  };
+  Pace pace(TimePoint now, const EngineModel& model);
 
   // Another answer of the request computes this prompt, or waits to.
   bool computes_for(std::uint64_t request, const PromptPrint* prompt) const {
@@ -160,6 +198,7 @@ class EngineWork {
   // Seconds until the answers that have begun should have ended, if no others begin.
   double until_done(TimePoint now, const EngineModel& model);
   bool shares_with(const EngineWork& other) const noexcept { return group_ == other.group_; }
+  Group& group() const noexcept { return *group_; }
 
  private:
   // An answer of another request that has begun: what is left of it.
@@ -185,6 +224,7 @@ class EngineWork {
     Stay::State state = Stay::State::waits;
     std::uint8_t place = 0;        // place_rank() of its settings
     bool has_step_budget = false;  // in its settings
+    bool interactive = false;      // people wait for it
     double prompt = 1, pairs = 0;  // tokens that were not cached; all of the prompt's, whatever is computed
     float computed = 0;            // tokens of it, as far as can be told from outside
     float left = 0;                // tokens of its answer
@@ -220,7 +260,7 @@ class EngineWork {
   std::size_t index_of(std::uint64_t id) const;
   Open& open_of(const Stay& stay) { return open_[index_of(stay.id)]; }
   std::uint32_t number_of(const AnswerLength& app);
-  static void set_settings(Open& one, const config::RequestSettings& settings) noexcept;
+  void set_settings(Open& one, const Stay& stay) noexcept;
   double left_of(std::size_t i);  // tokens of its answer, by what its app's answers have shown so far
   Others look_at_others(const Asked& asked);
   void follow_prompts(const EngineModel& model, double streams);
@@ -239,7 +279,8 @@ class EngineWork {
   std::unordered_map<const AnswerLength*, std::uint32_t> numbers_;  // apps that have been here
   WorkDone done_;
   Arrivals arrivals_;
-  std::uint32_t begun_ = 0, streams_ = 0;
+  InteractiveArrivals interactive_arrivals_;
+  std::uint32_t begun_ = 0, streams_ = 0, interactive_ = 0;
   double positions_ = 0;    // of the streams
   TimePoint left_{};        // when the latest answer left
   TimePoint prompts_at_{};  // up to then `computed` is known

@@ -105,7 +105,9 @@ constexpr std::string_view kMeetsSource = ": each time's p90 beside app.slo";
 bool has_same_times(const Prediction& a, const Prediction& b) {
   const auto same = [](const Times& x, const Times& y) { return x.p50 == y.p50 && x.p90 == y.p90; };
   return same(a.ttft, b.ttft) && same(a.tpot.value_or(Times{}), b.tpot.value_or(Times{})) &&
-         same(a.total.value_or(Times{}), b.total.value_or(Times{}));
+         same(a.total.value_or(Times{}), b.total.value_or(Times{})) &&
+         a.delay_to_others.value_or(DelayToOthers{}).sum() ==
+             b.delay_to_others.value_or(DelayToOthers{}).sum();
 }
 
 // The source of the expected TTFT.
@@ -115,6 +117,15 @@ Text sum_of(const Prediction& p) {
       << " (" << std::uint64_t{p.prompt_tokens} << " tokens, " << std::uint64_t{p.cached_tokens}
       << " cached) + step ";
   out.ms(p.step);
+  return out;
+}
+
+// The source of the expected delay to others.
+Text sum_of(const DelayToOthers& delay) {
+  Text out;
+  (out << ": answers here ").ms(microseconds(delay.here));
+  (out << " + at engines beside it ").ms(microseconds(delay.beside));
+  (out << " + to come ").ms(microseconds(delay.to_come));
   return out;
 }
 
@@ -133,6 +144,8 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
   set_times(TargetFact::expected_ttft, TargetFact::expected_ttft_p90, p.ttft, sum_of(p));
   if (p.tpot) set_times(TargetFact::expected_tpot, TargetFact::expected_tpot_p90, *p.tpot, Text());
   if (p.total) set_times(TargetFact::expected_total, TargetFact::expected_total_p90, *p.total, Text());
+  if (const auto& delay = p.delay_to_others)
+    set(TargetFact::expected_delay_to_others, microseconds(delay->sum()), sum_of(*delay));
   set(TargetFact::cached_tokens, std::int64_t{p.cached_tokens}, Text() << ": by prompts computed there");
   if (state != nullptr && state->loaded && state->kv_tokens > 0)
     set(TargetFact::kv_room,
@@ -161,6 +174,8 @@ void set_profile_facts(const policy::TargetInstance& target, std::string_view pr
   set_times(TargetFact::expected_ttft, TargetFact::expected_ttft_p90, p.ttft, sum_of(p));
   set_times(TargetFact::expected_tpot, TargetFact::expected_tpot_p90, p.tpot, Text());
   set_times(TargetFact::expected_total, TargetFact::expected_total_p90, p.total, Text());
+  if (const auto& delay = p.delay_to_others)
+    set(TargetFact::expected_delay_to_others, microseconds(delay->sum()), sum_of(*delay));
   const auto held = meets_fact(slo, p);
   set(TargetFact::meets_slo, held ? std::optional<policy::FactValue>(*held) : std::nullopt,
       Text() << kMeetsSource);
@@ -388,11 +403,33 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
                length = static_cast<double>((most - more) * out.tpot->p50) * std::sqrt(rounds);
   out.total->p90 = beyond(out.total->p50, static_cast<double>(out.ttft.p90 - out.ttft.p50),
                           std::sqrt(slow * slow + length * length));
+  // The price of another model's engine that ends for the load is not known.
+  const bool ends_another = loads && engine.until_room > 0;
+  if (query.asks_delay_to_others && !ends_another) {
+    const auto seconds = [](std::int64_t us) { return static_cast<double>(us) / 1e6; };
+    const Course course{.begins = seconds(out.load + out.queue),
+                        .ends = seconds(out.total->p50),
+                        .prompt = seconds(out.prefill + out.step),
+                        .token = seconds(out.tpot->p50)};
+    out.delay_to_others = delay_to_others(asked, ahead, course, engine.work, known, query.now);
+  }
   return out;
 }
 
 std::optional<Prediction> Predictor::expect(const Query& query, std::string_view backend, bool on_cores,
                                             std::optional<std::int64_t> load_ms) {
+  foresee_others(query);
+  return expect_at(query, backend, on_cores, load_ms);
+}
+
+void Predictor::foresee_others(const Query& query) {
+  if (!query.asks_delay_to_others) return;
+  foresee_interactive(cores_, query.request, query.now);
+  for (Devices& devices : devices_) foresee_interactive(devices.group, query.request, query.now);
+}
+
+std::optional<Prediction> Predictor::expect_at(const Query& query, std::string_view backend, bool on_cores,
+                                               std::optional<std::int64_t> load_ms) {
   now_ = std::max(now_, query.now);
   learn();
   Model* const model = model_of(query.model);
@@ -442,7 +479,10 @@ std::optional<Prediction> Predictor::expect_with(const Query& query, const Profi
                                                  std::optional<std::int64_t> load_ms, bool as_if_loaded) {
   Model& model = *models_.find(query.model)->second;
   Engine& engine = *model.engines.find(profile.backend)->second;
-  if (!engine.work.has_others(query.request) && !engine.model.tells_settings_apart()) return std::nullopt;
+  // At an engine without others the settings change no time, but what the place delays of requests to come.
+  const bool delays_alike = !query.asks_delay_to_others || profile.settings.place == query.settings.place;
+  if (delays_alike && !engine.work.has_others(query.request) && !engine.model.tells_settings_apart())
+    return std::nullopt;
   return expect(query, profile.settings, model, engine, *app_of(model, query.app), load_ms, as_if_loaded);
 }
 
@@ -466,6 +506,7 @@ void Predictor::set_profiles(const Query& query, const policy::TargetInstance& t
 
 void Predictor::predict(const Query& query, Facts& facts) {
   learn();
+  foresee_others(query);
   const Slo slo = slo_of(facts);
   std::array<Untold, config::kEngineKinds.size()> untold{};
   std::size_t n_untold = 0;
@@ -479,7 +520,7 @@ void Predictor::predict(const Query& query, Facts& facts) {
       const bool has_room = state != query.engines.end() && (state->loaded || state->starts);
       engine.until_room = has_room ? 0 : until_room(query, engine, target, facts);
     }
-    const auto prediction = expect(query, target.id, device_group(target.kind) == nullptr, load_time);
+    const auto prediction = expect_at(query, target.id, device_group(target.kind) == nullptr, load_time);
     if (is_untold && n_untold < untold.size())
       untold[n_untold++] = {&target, prediction ? std::optional(prediction->load) : std::nullopt};
     if (!prediction) continue;
@@ -493,8 +534,9 @@ void Predictor::predict(const Query& query, Facts& facts) {
 void Predictor::predict_loaded(const Query& query, std::string_view backend, Facts& facts) {
   const policy::TargetInstance& target = *facts.targets()->find(backend);
   using enum TargetFact;
-  for (const TargetFact which : {expected_ttft, expected_ttft_p90, expected_tpot, expected_tpot_p90,
-                                 expected_total, expected_total_p90, meets_slo, trial_due}) {
+  for (const TargetFact which :
+       {expected_delay_to_others, expected_ttft, expected_ttft_p90, expected_tpot, expected_tpot_p90,
+        expected_total, expected_total_p90, meets_slo, trial_due}) {
     const policy::FactId id = fact_of(target, which);
     const policy::Fact* const fact = facts.get(id);
     if (fact != nullptr && fact->source.starts_with(policy::kPredictedSource)) facts.forget(id);
@@ -504,6 +546,7 @@ void Predictor::predict_loaded(const Query& query, std::string_view backend, Fac
   const AnswerLength* const app = model == nullptr ? nullptr : app_of(*model, query.app);
   if (app == nullptr) return;
   Engine& engine = engine_of(*model, backend, device_group(target.kind) == nullptr);
+  foresee_others(query);
   const bool is_untold = facts.get(fact_of(target, TargetFact::expected_total)) == nullptr;
   const auto prediction = expect(query, query.settings, *model, engine, *app, std::nullopt, true);
   if (prediction) {
@@ -580,6 +623,8 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   stay.fresh = !engine.loaded || engine.fresh;
   stay.resumed = entering.resumed;
   stay.settings = query.settings;
+  stay.interactive = query.interactive;
+  stay.came_before = entering.came_before || entering.resumed;
   const bool shares_prompt = engine.work.computes_for(query.request, query.prompt.get());
   if (!engine.loaded && !engine.load_began) {
     engine.load_began = query.now;
@@ -606,6 +651,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   place.engine_ = &engine;
   place.id_ = stay.id;
   engine.work.enter(std::move(stay));
+  join_group(engine.work, engine.model);
   return place;
 }
 
@@ -630,6 +676,7 @@ void Predictor::Place::asks(const config::RequestSettings& settings) {
   Stay& stay = *engine_->work.find(id_);
   if (stay.settings == settings) return;
   engine_->work.asks(id_, settings);
+  join_group(engine_->work, engine_->model);
   stay.moved = true;
   stay.raw_ttft = stay.raw_tpot = 0;  // predicted with other settings: nothing is judged by it
 }

@@ -33,6 +33,7 @@
 #include "config/request_settings.hpp"
 #include "daemon/predict/accuracy.hpp"
 #include "daemon/predict/answer_length.hpp"
+#include "daemon/predict/delay_to_others.hpp"
 #include "daemon/predict/engine_model.hpp"
 #include "daemon/predict/engine_work.hpp"
 #include "daemon/predict/prefix_blocks.hpp"
@@ -96,6 +97,8 @@ struct Query {
   config::RequestSettings settings = {};
   std::span<const ProfileTarget> profiles = {};
   bool hard_slo = false;      // route::SloGate finds out whether a figure still holds
+  bool interactive = true;    // people wait for its answers
+  bool asks_delay_to_others = false;  // the policy reads it; else it is not computed
 };
 
 // Of one engine. Microseconds.
@@ -106,6 +109,8 @@ struct Prediction {
   std::uint32_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
   Times ttft;                        // of the first answer that begins
   std::optional<Times> tpot, total;  // until the last answer ends. Absent: nobody knows how fast it decodes
+  // Absent: nobody asks for it, `total` is absent, or the load ends an engine of another model.
+  std::optional<DelayToOthers> delay_to_others;
   // Before correction by the ratios seen, in seconds.
   double raw_ttft = 0, raw_tpot = 0;
   bool queued = false, cold = false;
@@ -163,6 +168,7 @@ class Predictor {
     const policy::Facts& facts;  // those that the request was decided on
     bool first = true;           // of its request: the one whose times are judged
     bool resumed = false;        // it goes on where another engine left it
+    bool came_before = false;    // to another engine
   };
   // Gone from the engine with the object.
   class Place {
@@ -217,6 +223,10 @@ class Predictor {
     std::optional<std::int64_t> load;
   };
   void set_trials(const Query& query, std::span<const Untold> untold, policy::Facts& facts);
+  void foresee_others(const Query& query);
+  // Precondition: foresee_others() has seen the query.
+  std::optional<Prediction> expect_at(const Query& query, std::string_view backend, bool shares_cores,
+                                      std::optional<std::int64_t> load_ms);
   // as_if_loaded: without the load of an engine that has not loaded the model.
   std::optional<Prediction> expect(const Query& query, const config::RequestSettings& settings, Model& model,
                                    Engine& engine, const AnswerLength& app,

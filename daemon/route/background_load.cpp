@@ -28,6 +28,9 @@ std::string gain_of(Picked::By by, bool slo_missed) {
     case Picked::By::loaded:
     case Picked::By::near:
       return slo_missed ? "would have missed the SLO by less" : "would have been faster";
+    case Picked::By::least_delay:
+    case Picked::By::near_delay:
+      return "would have delayed others less";
     case Picked::By::trial:
       return "would have been tried";
     case Picked::By::nothing:

@@ -87,6 +87,7 @@ predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now) 
   out.now = now;
   out.request = asked.request;
   out.hard_slo = spec.app.slo.hard;
+  out.interactive = spec.app.is_interactive(wanted_slo(spec.app, spec.traits));
   return out;
 }
 
@@ -143,6 +144,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   const std::vector<predict::ProfileTarget> profiles = profiles_of(spec.tree);
   predict::Query query = query_of(spec, asked, now);
   query.profiles = profiles;
+  query.asks_delay_to_others = spec.tree.program.asks_delay_to_others;
   query.neighbours = neighbours;
   query.engines = engines;
   query.lines = lines;
@@ -187,6 +189,7 @@ std::optional<BackgroundLoad> Dispatcher::Impl::background_load(const JobSpec& s
   const std::vector<predict::ProfileTarget> profiles = profiles_of(spec.tree);
   predict::Query query = query_of(spec, asked, now);
   query.profiles = profiles;
+  query.asks_delay_to_others = spec.tree.program.asks_delay_to_others;
   query.lines = lines_for(spec, asked);
   for (const std::string& backend : cold) {
     policy::Facts if_loaded = facts;

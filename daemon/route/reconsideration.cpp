@@ -73,7 +73,14 @@ Expectation expectation_of(const policy::TargetTrace& row, const policy::Facts& 
           time(TargetFact::expected_ttft),
           time(TargetFact::expected_tpot),
           time(TargetFact::expected_total),
-          meets == nullptr ? std::nullopt : std::optional(std::get<bool>(meets->value))};
+          meets == nullptr ? std::nullopt : std::optional(std::get<bool>(meets->value)),
+          time(TargetFact::expected_delay_to_others)};
+}
+
+std::optional<milliseconds> deadline_of(const policy::Facts& facts) {
+  static const policy::FactId kDeadline = *policy::find_fact("app.slo.deadline");
+  const policy::Fact* const fact = facts.get(kDeadline);
+  return fact == nullptr ? std::nullopt : std::optional(milliseconds(std::get<std::int64_t>(fact->value)));
 }
 
 bool is_available(const policy::TargetTrace& row, const policy::Facts& facts) {
@@ -83,13 +90,23 @@ bool is_available(const policy::TargetTrace& row, const policy::Facts& facts) {
 }
 
 // The lead of a target over the request's own, by the way in which its rule picks (policy/pick).
-enum class Lead : std::uint8_t { none, faster, holds_slo };
-Lead lead_of(const Expectation& other, const Expectation& own) {
+enum class Lead : std::uint8_t { none, faster, holds_slo, considerate };
+// `deadline`: time left until the app's deadline.
+Lead lead_of(const Expectation& other, const Expectation& own, const std::optional<milliseconds>& deadline) {
   if (other.rule->pick == policy::Pick::meets_slo) {
     if (own.meets_slo == true) return Lead::none;
     if (other.meets_slo == true) return Lead::holds_slo;
     const bool known = own.meets_slo || other.meets_slo;
     if (!known || other.rule->on_slo_miss != policy::OnSloMiss::fastest) return Lead::none;
+  }
+  if (other.rule->pick == policy::Pick::considerate) {
+    const auto passes = [&](const Expectation& at) { return deadline && at.total && *at.total > *deadline; };
+    const auto holds = [&](const Expectation& at) { return deadline && at.total && *at.total <= *deadline; };
+    if (passes(own) && holds(other)) return Lead::holds_slo;
+    if (passes(other) && holds(own)) return Lead::none;
+    if (!own.delay_to_others || !other.delay_to_others) return Lead::none;
+    if (clearly_more(*own.delay_to_others, *other.delay_to_others)) return Lead::considerate;
+    if (clearly_more(*other.delay_to_others, *own.delay_to_others)) return Lead::none;
   }
   return own.total && other.total && clearly_more(*own.total, *other.total) ? Lead::faster : Lead::none;
 }
@@ -99,6 +116,7 @@ Lead lead_of(const Expectation& other, const Expectation& own) {
 Outlook outlook_of(const policy::Decision& decision, const policy::Facts& facts, microseconds waited) {
   Outlook out;
   out.waited = waited;
+  out.deadline = deadline_of(facts);
   for (const policy::TargetTrace& row : decision.targets)
     if (row.verdict == policy::Verdict::chosen) out.own = expectation_of(row, facts);
   bool deciding = false;
@@ -123,7 +141,7 @@ bool stays_against(const policy::Decision& again, const policy::Facts& facts, co
     if (row.verdict == policy::Verdict::available && row.rule == again.rule && row.target->backend == backend)
       own = expectation_of(row, facts);
   }
-  return own && lead_of(*chosen, *own) == Lead::none;
+  return own && lead_of(*chosen, *own, deadline_of(facts)) == Lead::none;
 }
 
 void Reconsideration::decided(Outlook outlook) {
@@ -171,14 +189,18 @@ std::optional<std::string> Reconsideration::slo_at_stake(const Outlook& now) con
 
 std::optional<std::string> Reconsideration::another_is_better(const Outlook& now) const {
   for (const Expectation& other : now.others) {
-    const Lead lead = lead_of(other, now.own);
+    const Lead lead = lead_of(other, now.own, now.deadline);
     if (lead == Lead::none) continue;
     const bool known = std::ranges::any_of(then_.others, [&](const Expectation& before) {
-      return before.target->backend == other.target->backend && lead_of(before, then_.own) == lead;
+      return before.target->backend == other.target->backend &&
+             lead_of(before, then_.own, then_.deadline) == lead;
     });
     if (known) continue;
     if (lead == Lead::holds_slo)
       return name_of(other) + " is predicted to hold the SLO, and " + name_of(now.own) + " is not";
+    if (lead == Lead::considerate)
+      return name_of(other) + " would delay others by " + exact_text(*other.delay_to_others) + ", " +
+             name_of(now.own) + " by " + exact_text(*now.own.delay_to_others);
     return exact_text(*other.total) + " to the end of the answer are expected at " + name_of(other) +
            ", and " + exact_text(*now.own.total) + " at " + name_of(now.own);
   }

@@ -21,12 +21,14 @@ struct Expectation {
   const policy::Rule* rule = nullptr;  // names the target
   std::optional<std::chrono::microseconds> ttft, tpot, total;
   std::optional<bool> meets_slo;
+  std::optional<std::chrono::microseconds> delay_to_others = {};
 };
 
 // The predictions for a waiting request at one moment.
 struct Outlook {
-  std::chrono::microseconds waited{0};  // since the admission
-  Expectation own;                      // at the target where the request waits
+  std::chrono::microseconds waited{0};                // since the admission
+  std::optional<std::chrono::milliseconds> deadline;  // app.slo.deadline: what is left of it
+  Expectation own;                                    // at the target where the request waits
   // Usable targets of the deciding rule and of those before it that pick by prediction, each engine once.
   std::vector<Expectation> others;
 };
@@ -45,8 +47,7 @@ bool stays_against(const policy::Decision& again, const policy::Facts& facts, co
 // One request's reasons to be decided again:
 // - the prediction at its own target passes the SLO, or was past it and has become clearly worse;
 // - another target has become clearly better, under a rule that picks by prediction and that is asked no
-// later
-//   than the deciding one;
+//   later than the deciding one;
 // - without any SLO, under such a rule, the prediction at its own target has become clearly worse.
 // Each compares with the latest decision: a prediction that decision knew is no reason to repeat it.
 class Reconsideration {

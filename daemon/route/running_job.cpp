@@ -263,6 +263,7 @@ void RunningJob::warm_up() {
 void RunningJob::foresee(std::size_t index, const policy::Target& target) {
   Choice& choice = choices_[index];
   const std::string& backend = target.backend;
+  const bool came_before = !choice.predicted_at.empty();
   choice.predicted = {};
   choice.predicted_at = backend;
   const Asked asked{prints_[index / spec_.n], number_, arrival_};
@@ -274,7 +275,7 @@ void RunningJob::foresee(std::size_t index, const policy::Target& target) {
   if (index == 0) line = dispatcher_->turns->forecast(spec_.model.id, backend, coming);
   if (line) query.lines = {&*line, 1};  // the times of the first answer are judged
   choice.predicted = dispatcher_->predictor.enter(
-      {query, backend, receipt().facts, index == 0, !choice.attempt.resume_tokens().empty()});
+      {query, backend, receipt().facts, index == 0, !choice.attempt.resume_tokens().empty(), came_before});
 }
 
 // Begins as many choices as one turn of the loop has time for; the next turns begin the others.

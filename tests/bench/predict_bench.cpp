@@ -63,26 +63,41 @@ Figures measure(const Crowd::Size& size) {
 
 int main(int argc, char** argv) {
   const bool json = argc > 1 && std::strcmp(argv[1], "--json") == 0;
-  // All answers decode; 32 of 256 do and the others wait; and 256 answers at all engines together.
+  // All answers decode; 32 of 256 decode and the others wait; all engines together have 256. The last rows
+  // predict the delay to others, with half of the answers interactive; one has 50 models more.
   const Crowd::Size sizes[] = {
-      {.apps = 4, .slots = 256}, {.apps = 50, .slots = 256},          {.apps = 4, .slots = 32},
-      {.apps = 50, .slots = 32}, {.apps = 4, .slots = 8, .open = 43}, {.apps = 50, .slots = 8, .open = 43}};
+      {.apps = 4, .slots = 256},
+      {.apps = 50, .slots = 256},
+      {.apps = 4, .slots = 32},
+      {.apps = 50, .slots = 32},
+      {.apps = 4, .slots = 8, .open = 43},
+      {.apps = 50, .slots = 8, .open = 43},
+      {.apps = 4, .slots = 8, .open = 43, .asks_delay_to_others = true},
+      {.apps = 50, .slots = 8, .open = 43, .asks_delay_to_others = true},
+      {.apps = 4, .slots = 256, .asks_delay_to_others = true},
+      {.apps = 4, .slots = 8, .open = 43, .asks_delay_to_others = true, .other_models = 50}};
   if (json) std::printf("{\"bench\":\"predict\",\"unit\":\"us\",\"targets\":6,\"target_p50\":20,\"rows\":[");
   for (const Crowd::Size& size : sizes) {
     Figures row = measure(size);
     if (json)
       std::printf(
-          "%s{\"apps\":%u,\"slots\":%u,\"open_each\":%u,\"waiting\":%u,\"forecast_p50\":%.2f,"
+          "%s{\"apps\":%u,\"slots\":%u,\"open_each\":%u,\"delay_to_others\":%s,\"other_models\":%u,"
+          "\"waiting\":%u,"
+          "\"forecast_p50\":%.2f,"
           "\"predict_p50\":%.2f,\"p50\":%.2f,\"p99\":%.2f,\"allocations\":%.2f}",
-          &size == sizes ? "" : ",", size.apps, size.slots, size.open, row.waiting, row.forecast.at(0.5),
+          &size == sizes ? "" : ",", size.apps, size.slots, size.open,
+          size.asks_delay_to_others ? "true" : "false", size.other_models, row.waiting, row.forecast.at(0.5),
           row.predict.at(0.5), row.decision.at(0.5), row.decision.at(0.99), row.allocations);
     else
       std::printf(
-          "%2u apps, %3u slots, %3u answers at each engine   forecasts p50 %6.2f us   predictions p50 %6.2f "
+          "%2u apps, %3u slots, %3u answers at each engine, %2u other models%s   forecasts p50 %6.2f us   "
+          "predictions p50 "
+          "%6.2f "
           "us   "
           "both p50 %6.2f us, p99 %6.2f us   %.2f allocations\n",
-          size.apps, size.slots, size.open, row.forecast.at(0.5), row.predict.at(0.5), row.decision.at(0.5),
-          row.decision.at(0.99), row.allocations);
+          size.apps, size.slots, size.open, size.other_models,
+          size.asks_delay_to_others ? ", delay to others" : "", row.forecast.at(0.5), row.predict.at(0.5),
+          row.decision.at(0.5), row.decision.at(0.99), row.allocations);
   }
   if (json) std::printf("]}\n");
   return 0;

@@ -37,6 +37,7 @@ struct Expected {
   std::optional<bool> meets_slo = {};
   bool loaded = false;
   bool trial_due = false;
+  std::optional<std::int64_t> delay_us = {};  // to others
 };
 Facts expecting(const std::vector<Expected>& all) {
   Facts facts;
@@ -47,6 +48,7 @@ Facts expecting(const std::vector<Expected>& all) {
     if (one.total_ms) facts.set(prefix + "expected_total", *one.total_ms * kMs, "predicted: test");
     if (one.meets_slo) facts.set(prefix + "meets_slo", *one.meets_slo, "predicted: test");
     if (one.trial_due) facts.set(prefix + "trial_due", true, "predicted: test");
+    if (one.delay_us) facts.set(prefix + "expected_delay_to_others", *one.delay_us, "predicted: test");
   }
   return facts;
 }
@@ -226,6 +228,202 @@ INSTANTIATE_TEST_SUITE_P(
             "vulkan: no target meets the SLO (vulkan does not, 900 ms in all; cpu not known, 100 ms in all), "
             "first listed"}),
     [](const auto& row) { return std::string(row.param.name); });
+
+// ---- considerate ------------------------------------------------------------------------------------------
+
+struct ConsiderateCase {
+  const char* name;
+  std::vector<Expected> facts;
+  std::optional<std::int64_t> deadline_ms;
+  const char* chosen;
+  const char* said;
+};
+void PrintTo(const ConsiderateCase& one, std::ostream* out) {
+  *out << one.name;
+}
+class Considerate : public testing::TestWithParam<ConsiderateCase> {};
+
+constexpr const char* kConsiderate = "pick: considerate";
+
+Expected delaying(const char* backend, std::optional<std::int64_t> delay_us,
+                  std::optional<std::int64_t> total_ms, bool trial_due = false) {
+  return {backend, total_ms, {}, false, trial_due, delay_us};
+}
+
+TEST_P(Considerate, TakesTheTargetThatDelaysOthersLeast) {
+  const Tree tree = pick_tree(picking(kConsiderate));
+  Facts facts = expecting(GetParam().facts);
+  if (GetParam().deadline_ms) facts.set("app.slo.deadline", *GetParam().deadline_ms, "manifest");
+  const Decision decision = decide(tree, facts);
+  ASSERT_TRUE(decision.target);
+  EXPECT_EQ(to_string(*decision.target), GetParam().chosen);
+  EXPECT_EQ(said(decision, facts), GetParam().said);
+}
+
+constexpr std::optional<std::int64_t> kUnknownTime;
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, Considerate,
+    testing::Values(
+        ConsiderateCase{"the_least_delay_however_slow",
+                        {delaying("vulkan", 900'000, 412), delaying("cpu", 40'000, 1180)},
+                        {},
+                        "cpu",
+                        "cpu: delays others least, by 40 ms, 1180 ms in all (vulkan: 900 ms, 412 ms)"},
+        ConsiderateCase{"among_near_delays_the_fastest",
+                        {delaying("vulkan", 108'000, 900), delaying("opencl", 100'000, 1200),
+                         delaying("cpu", 110'000, 412)},
+                        {},
+                        "cpu",
+                        "cpu: fastest within 10 % or 1 ms of the least delay to others, by 110 ms, 412 ms in "
+                        "all (vulkan: 108 ms, 900 ms; opencl: 100 ms, 1200 ms)"},
+        ConsiderateCase{"beyond_the_margin_speed_counts_nothing",
+                        {delaying("opencl", 100'000, 1200), delaying("cpu", 110'001, 412)},
+                        {},
+                        "opencl",
+                        "opencl: delays others least, by 100 ms, 1200 ms in all (cpu: 110 ms, 412 ms)"},
+        ConsiderateCase{"microseconds_are_equal_to_nothing",
+                        {delaying("opencl", 0, 1200), delaying("cpu", 3, 412)},
+                        {},
+                        "cpu",
+                        "cpu: fastest within 10 % or 1 ms of the least delay to others, by 0.003 ms, 412 ms "
+                        "in all (opencl: 0 ms, 1200 ms)"},
+        ConsiderateCase{"more_than_a_millisecond_is_not",
+                        {delaying("opencl", 0, 1200), delaying("cpu", 1'001, 412)},
+                        {},
+                        "opencl",
+                        "opencl: delays others least, by 0 ms, 1200 ms in all (cpu: 1 ms, 412 ms)"},
+        ConsiderateCase{"of_equals_the_first_listed",
+                        {delaying("opencl", 0, 412), delaying("cpu", 0, 412)},
+                        {},
+                        "opencl",
+                        "opencl: delays others least, by 0 ms, 412 ms in all (cpu: 0 ms, 412 ms)"},
+        ConsiderateCase{"an_unknown_delay_is_never_the_least",
+                        {delaying("vulkan", {}, 5), delaying("cpu", 700'000, 1180)},
+                        {},
+                        "cpu",
+                        "cpu: delays others least, by 700 ms, 1180 ms in all (vulkan: delay not predicted, "
+                        "5 ms)"},
+        ConsiderateCase{"a_delay_below_0_is_no_prediction",
+                        {delaying("vulkan", -5, 5), delaying("cpu", 700'000, 1180)},
+                        {},
+                        "cpu",
+                        "cpu: delays others least, by 700 ms, 1180 ms in all (vulkan: delay not predicted, "
+                        "5 ms)"},
+        ConsiderateCase{"a_known_time_before_an_unknown_one",
+                        {delaying("vulkan", 0, kUnknownTime), delaying("cpu", 0, 1180)},
+                        {},
+                        "cpu",
+                        "cpu: delays others least, by 0 ms, 1180 ms in all (vulkan: 0 ms, not predicted)"},
+        ConsiderateCase{"without_any_delay_the_first",
+                        {delaying("opencl", {}, 1200), delaying("cpu", {}, 412)},
+                        {},
+                        "opencl",
+                        "opencl: first listed, no delay to others is predicted (cpu: delay not predicted, "
+                        "412 ms)"},
+        ConsiderateCase{"the_only_one",
+                        {delaying("cpu", 2'000, 412)},
+                        {},
+                        "cpu",
+                        "cpu: delays others least, by 2 ms, 412 ms in all (no other is available)"},
+        ConsiderateCase{"never_past_the_deadline_while_another_holds_it",
+                        {delaying("vulkan", 900'000, 1000), delaying("cpu", 40'000, 1180)},
+                        1000,
+                        "vulkan",
+                        "vulkan: delays others least, by 900 ms, 1000 ms in all (cpu: 40 ms, 1180 ms, past "
+                        "the deadline)"},
+        ConsiderateCase{"the_deadline_counts_before_an_unknown_delay",
+                        {delaying("opencl", 0, 1180), delaying("cpu", {}, 1000)},
+                        1000,
+                        "cpu",
+                        "cpu: first listed, no delay to others is predicted (opencl: 0 ms, 1180 ms, past the "
+                        "deadline)"},
+        ConsiderateCase{"where_none_holds_the_deadline_the_least_delay",
+                        {delaying("vulkan", 900'000, 1001), delaying("cpu", 40'000, 1180)},
+                        1000,
+                        "cpu",
+                        "cpu: delays others least, by 40 ms, 1180 ms in all (vulkan: 900 ms, 1001 ms)"},
+        ConsiderateCase{"a_deadline_without_end_is_held",
+                        {delaying("vulkan", 900'000, 1001), delaying("cpu", 40'000, 1180)},
+                        INT64_MAX,
+                        "cpu",
+                        "cpu: delays others least, by 40 ms, 1180 ms in all (vulkan: 900 ms, 1001 ms)"},
+        ConsiderateCase{"delays_without_end_are_compared",
+                        {delaying("vulkan", INT64_MAX, 1), delaying("cpu", 0, 1180)},
+                        {},
+                        "cpu",
+                        "cpu: delays others least, by 0 ms, 1180 ms in all (vulkan: 9223372036854776 ms, "
+                        "1 ms)"},
+        ConsiderateCase{"no_trial_where_the_delay_is_known_to_be_more",
+                        {delaying("opencl", 40'000, {}, true), delaying("cpu", 0, 213)},
+                        {},
+                        "cpu",
+                        "cpu: delays others least, by 0 ms, 213 ms in all (opencl: 40 ms, not predicted)"},
+        ConsiderateCase{"no_trial_past_the_deadline",
+                        {delaying("opencl", {}, 1001, true), delaying("cpu", 0, 213)},
+                        1000,
+                        "cpu",
+                        "cpu: delays others least, by 0 ms, 213 ms in all (opencl: delay not predicted, 1001 "
+                        "ms, past the deadline)"},
+        ConsiderateCase{
+            "a_trial_of_unknown_delay_goes_before",
+            {delaying("opencl", {}, {}, true), delaying("cpu", 0, 213)},
+            {},
+            "opencl",
+            "opencl: tried, listed before cpu and not yet seen with this model (cpu: delays "
+            "others least, by 0 ms, 213 ms in all (opencl: delay not predicted, not predicted))"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+// A profile may have the prompts of others go first.
+TEST(PickConsiderate, ComparesWhatIsPredictedOfTheProfile) {
+  const Tree tree = pick_tree(
+      "schema: flyball.policy/v1\nprofiles: {night: {because: b, place: behind}}\n"
+      "rules: [{id: r, because: b, use: [cpu, 'cpu:night'], pick: considerate}]\n"
+      "default: {because: b, use: cpu}\n");
+  Facts facts = expecting({delaying("cpu", 900'000, 412)});
+  facts.set_of_profile("night", *find_fact("backend.cpu.expected_delay_to_others"), FactValue(30 * kMs),
+                       "predicted: test");
+  const Decision decision = decide(tree, facts);
+  EXPECT_EQ(to_string(*decision.target), "cpu:night");
+  EXPECT_EQ(decision.picks[0].picked.by, Picked::By::least_delay);
+}
+
+TEST(PickConsiderate, AReceiptShowsBothNumbers) {
+  const Tree tree = pick_tree(picking(kConsiderate));
+  const Facts facts = expecting({delaying("vulkan", 900'000, 412), delaying("cpu", 40'000, 1180)});
+  const Decision decision = decide(tree, facts);
+  const json made = receipt(decision, facts);
+  EXPECT_EQ(made["picks"][0]["pick"], "considerate");
+  EXPECT_EQ(made["picks"][0]["by"], "least_delay");
+  EXPECT_EQ(made["picks"][0]["target"], "cpu");
+  const std::string text = explain_text(made);
+  EXPECT_THAT(text, HasSubstr("picked   cpu: delays others least, by 40 ms, 1180 ms in all"));
+  EXPECT_THAT(text, HasSubstr("predicted 1180 ms in all, test; 40 ms of delay to others, test"));
+  EXPECT_EQ(receipt(decide(tree, expecting({delaying("opencl", 0, 900), delaying("cpu", 9, 412)})),
+                    facts)["picks"][0]["by"],
+            "near_delay");
+}
+
+// The fact costs time: it is computed for those trees alone.
+TEST(PickConsiderate, ATreeSaysWhetherItAsksForTheDelay) {
+  const auto asks = [](const std::string& keys, const std::string& behind = "use: vllm") {
+    return pick_tree(picking(keys, behind)).program.asks_delay_to_others;
+  };
+  EXPECT_TRUE(asks(kConsiderate));
+  EXPECT_TRUE(asks(kFastest, "use: vllm, pick: considerate"));
+  EXPECT_TRUE(asks("when: {fact: backend.cpu.expected_delay_to_others, gt: 5}"));
+  EXPECT_TRUE(asks("when: {not: {fact: backend.opencl.expected_delay_to_others, exists: true}}"));
+  EXPECT_FALSE(asks(kFastest));
+  EXPECT_FALSE(asks("when: {fact: backend.cpu.expected_total, gt: 5}, pick: meets_slo"));
+  EXPECT_TRUE(pick_tree("schema: flyball.policy/v1\n"
+                        "default: {because: b, use: [vulkan, cpu], pick: considerate}\n")
+                  .program.asks_delay_to_others);
+}
+
+TEST(PickConsiderate, TheSchemaHasIt) {
+  const json schema = json::parse(policy_schema());
+  EXPECT_THAT(schema.dump(), HasSubstr(R"(["first","fastest","meets_slo","considerate"])"));
+}
 
 constexpr std::optional<std::int64_t> kNoTime;
 constexpr std::optional<bool> kNotKnown;
@@ -460,7 +658,7 @@ TEST_P(WrongPicks, AreNamedWithTheirPlace) {
 INSTANTIATE_TEST_SUITE_P(
     Table, WrongPicks,
     testing::Values(
-        WrongPick{"unknown_pick", picking("pick: fast"), "expected first, fastest or meets_slo",
+        WrongPick{"unknown_pick", picking("pick: fast"), "expected first, fastest, meets_slo or considerate",
                   "p.yaml:3:59"},
         WrongPick{"a_miss_without_slo", picking("pick: fastest, on_slo_miss: first"),
                   "on_slo_miss without `pick: meets_slo`", "p.yaml:3:81"},
@@ -480,7 +678,7 @@ INSTANTIATE_TEST_SUITE_P(
 // ---- proofs -----------------------------------------------------------------------------------------------
 
 TEST(Pick, EveryTargetOfAPickCanBeTheOne) {
-  for (const char* keys : {kFastest, kSlo, kSloFastest, kSloFirst}) {
+  for (const char* keys : {kFastest, kSlo, kSloFastest, kSloFirst, kConsiderate}) {
     const Tree tree = pick_tree(picking(keys));
     for (const LintFinding& finding : dead_ends(tree))
       EXPECT_THAT(finding.message, testing::Not(HasSubstr("\"r\""))) << keys;
@@ -498,7 +696,7 @@ TEST(Pick, PredictionsAreFoundThatDecide) {
       "when: {all: [{fact: backend.vulkan.available, eq: true}, {fact: backend.opencl.available, eq: true}, "
       "{fact: backend.cpu.available, eq: true}, {fact: backend.vulkan.expected_total, gt: 500}, "
       "{fact: backend.cpu.meets_slo, eq: false}]}, ";
-  for (const char* keys : {kFastest, kSloFastest}) {
+  for (const char* keys : {kFastest, kSloFastest, kConsiderate}) {
     const Tree tree = pick_tree(picking(all + keys));
     for (const Target& target : tree.rules[0].use) {
       const ReachAnswer answer = reach(tree, tree.rules[0], target, Role::chosen, {});
@@ -517,13 +715,23 @@ TEST(Pick, PredictionsAreFoundThatDecide) {
   EXPECT_EQ(decide(misses, tried.facts).picks[0].picked.by, Picked::By::trial);
 }
 
-TEST(Pick, AProfileListedLaterIsNeverFaster) {
-  const Tree tree = pick_tree(
-      "schema: flyball.policy/v1\nrules: [{id: r, because: b, use: [cpu, \"cpu:latency\"], pick: fastest}]\n"
-      "default: {because: b, use: vulkan}\n");
-  std::vector<std::string> found;
-  for (const LintFinding& finding : dead_ends(tree)) found.push_back(finding.message);
-  EXPECT_THAT(found, ElementsAre(HasSubstr("target cpu:latency of rule \"r\" is never chosen")));
+// The facts of a profile may make it the fastest or the most considerate, wherever it is listed.
+TEST(Pick, ASecondProfileOfAnEngineIsNoDeadEnd) {
+  const auto found = [](const std::string& use, const std::string& pick) {
+    const Tree tree = pick_tree(
+        "schema: flyball.policy/v1\nprofiles: {night: {because: b, place: behind}}\n"
+        "rules: [{id: r, because: b, use: " +
+        use + ", pick: " + pick + "}]\ndefault: {because: b, use: vulkan}\n");
+    std::vector<std::string> out;
+    for (const LintFinding& finding : dead_ends(tree)) out.push_back(finding.message);
+    return out;
+  };
+  for (const char* pick : {"fastest", "considerate"}) {
+    EXPECT_THAT(found("[cpu, 'cpu:night']", pick), ElementsAre(HasSubstr("1 target is not settled"))) << pick;
+    EXPECT_THAT(found("[cpu, cpu]", pick),
+                testing::Contains(HasSubstr("target cpu of rule \"r\" is never chosen")))
+        << pick;
+  }
 }
 
 // A rule that misses the SLO lets through to what stands behind it, although its engines are there.

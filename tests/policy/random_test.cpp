@@ -98,8 +98,9 @@ bool usable(const NaiveTree& tree, const NaiveFacts& facts, const std::string& t
   return !denied && it != facts.end() && it->second == "true";
 }
 
-std::optional<long> microseconds(const NaiveFacts& facts, const std::string& target) {
-  const auto it = facts.find("backend." + target + ".expected_total");
+std::optional<long> microseconds(const NaiveFacts& facts, const std::string& target,
+                                 const std::string& fact = "expected_total") {
+  const auto it = facts.find("backend." + target + "." + fact);
   return it == facts.end() ? std::nullopt : std::optional(std::stol(it->second));
 }
 
@@ -120,10 +121,49 @@ std::string fastest(const NaiveFacts& facts, const std::vector<std::string>& usa
   return loaded == near.end() ? near.front() : *loaded;
 }
 
+// The targets about as considerate as the least, where none is late while another holds the deadline. Empty
+// delays: all that are not late. `tried`: an unknown delay counts as near.
+std::vector<std::string> near_least_delay(const NaiveFacts& facts, std::vector<std::string> targets,
+                                          bool tried = false) {
+  const auto time = [&](const std::string& target) { return microseconds(facts, target); };
+  if (const auto deadline = facts.find("app.slo.deadline"); deadline != facts.end()) {
+    const long most = 1000 * std::stol(deadline->second);
+    const auto is_late = [&](const std::string& target) { return time(target).value_or(0) > most; };
+    const auto holds = [&](const std::string& target) { return time(target) && !is_late(target); };
+    if (std::any_of(targets.begin(), targets.end(), holds)) std::erase_if(targets, is_late);
+  }
+  const auto delay = [&](const std::string& target) {
+    return microseconds(facts, target, "expected_delay_to_others");
+  };
+  std::vector<long> delays;
+  for (const std::string& target : targets)
+    if (delay(target)) delays.push_back(*delay(target));
+  if (delays.empty()) return targets;
+  const long least = *std::min_element(delays.begin(), delays.end());
+  std::erase_if(targets, [&](const std::string& target) {
+    if (!delay(target)) return !tried;
+    return *delay(target) > least + 1000 && 10 * *delay(target) > 11 * least;
+  });
+  return targets;
+}
+
+std::string considerate(const NaiveFacts& facts, const std::vector<std::string>& usable) {
+  const std::vector<std::string> targets = near_least_delay(facts, usable);
+  const auto time = [&](const std::string& target) { return microseconds(facts, target); };
+  const bool none_known = std::none_of(targets.begin(), targets.end(), [&](const std::string& target) {
+    return microseconds(facts, target, "expected_delay_to_others").has_value();
+  });
+  if (none_known) return targets.front();
+  return *std::min_element(targets.begin(), targets.end(), [&](const std::string& a, const std::string& b) {
+    return time(a).value_or(1'000'000) < time(b).value_or(1'000'000);
+  });
+}
+
 // Empty: it misses the SLO, and the search goes on.
 std::string predicted(const NaiveFacts& facts, const NaiveRule& rule,
                       const std::vector<std::string>& usable) {
   if (rule.pick == "fastest") return fastest(facts, usable);
+  if (rule.pick == "considerate") return considerate(facts, usable);
   if (rule.pick != "meets_slo") return usable.front();
   bool late = false;
   for (const std::string& target : usable)
@@ -138,9 +178,11 @@ std::string predicted(const NaiveFacts& facts, const NaiveRule& rule,
 // A target that is to be tried goes first if it stands before the predicted one.
 std::string picked(const NaiveFacts& facts, const NaiveRule& rule, const std::vector<std::string>& usable) {
   const std::string taken = predicted(facts, rule, usable);
-  if (rule.pick == "fastest" || rule.pick == "meets_slo")
+  const std::vector<std::string> near = near_least_delay(facts, usable, true);
+  if (!rule.pick.empty() && rule.pick != "first")
     for (const std::string& target : usable) {
       if (target == taken) break;
+      if (rule.pick == "considerate" && std::find(near.begin(), near.end(), target) == near.end()) continue;
       if (facts.contains("backend." + target + ".trial_due")) return target;
     }
   return taken;
@@ -233,10 +275,13 @@ class Maker {
       if (below(3)) out[name] = below(2) ? "true" : "false";
     for (const char* target : kTargets)
       if (below(4)) out[std::string("backend.") + target + ".available"] = below(5) < 3 ? "true" : "false";
-    const bool any_slo = below(3), any_time = below(3), any_trial = below(2);
+    const bool any_slo = below(3), any_time = below(3), any_trial = below(2), any_delay = below(4);
+    if (!below(3)) out["app.slo.deadline"] = "1";
     for (const char* target : kTargets) {
       const std::string prefix = std::string("backend.") + target + ".";
-      if (any_time && below(4)) out[prefix + "expected_total"] = std::to_string(95 + below(30));
+      if (any_time && below(4)) out[prefix + "expected_total"] = std::to_string(10 * (95 + below(30)));
+      if (any_delay && below(4))
+        out[prefix + "expected_delay_to_others"] = std::to_string((below(2) ? 500 : 11'000) + 600 * below(4));
       if (any_slo && below(4)) out[prefix + "meets_slo"] = below(3) ? "false" : "true";
       if (below(3)) out[prefix + "loaded"] = below(2) ? "true" : "false";
       if (any_trial && !below(3)) out[prefix + "trial_due"] = "true";
@@ -246,7 +291,7 @@ class Maker {
 
  private:
   void set_pick(NaiveRule& rule) {
-    constexpr const char* kPicks[] = {"first", "fastest", "meets_slo"};
+    constexpr const char* kPicks[] = {"first", "fastest", "meets_slo", "considerate"};
     constexpr const char* kMisses[] = {"next", "fastest", "first"};
     if (below(4)) rule.pick = pick(kPicks);
     if (rule.pick == "meets_slo") rule.on_slo_miss = pick(kMisses);
@@ -394,11 +439,12 @@ Facts typed(const NaiveFacts& naive) {
 }
 
 TEST(RandomTrees, AgreeWithANaiveEvaluator) {
-  constexpr std::uint32_t kTrees = 10'000;
+  constexpr std::uint32_t kTrees = 15'000;
   const char* const given = std::getenv("FLYBALL_SEED");
   const auto first = given ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1U;
   std::printf("seeds from %u\n", first);
-  int chosen = 0, queued = 0, refused = 0, advised = 0, picked_another = 0, missed = 0, tried_first = 0;
+  int chosen = 0, queued = 0, refused = 0, advised = 0, picked_another = 0, missed = 0, tried_first = 0,
+      least = 0, near = 0;
   Decision kept;  // used again for every tree, as the daemon does
   for (std::uint32_t i = 0; i < kTrees; ++i) {
     const std::uint32_t seed = first + i;
@@ -439,6 +485,8 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
         picked_another += another;
         missed += trace.picked.by == Picked::By::nothing;
         tried_first += trace.picked.by == Picked::By::trial;
+        least += trace.picked.by == Picked::By::least_delay;
+        near += trace.picked.by == Picked::By::near_delay;
       }
       chosen += d.target != nullptr;
       queued += d.queue;
@@ -452,6 +500,8 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
   EXPECT_GT(advised, 5000);
   EXPECT_GT(picked_another, 200);
   EXPECT_GT(missed, 100);
+  EXPECT_GT(least, 100);
+  EXPECT_GT(near, 10);
   EXPECT_GT(tried_first, 50);
 }
 

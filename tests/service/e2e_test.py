@@ -27,6 +27,27 @@ def requests_seen(daemon):
 
 
 class DaemonTest(SmallModelTest):
+    # ---- routing -----------------------------------------------------------------------------------------------
+
+    def test_a_receipt_tells_the_delay_to_an_open_stream(self):
+        policy = os.path.join(self.dir.name, "considerate.yaml")
+        with open(policy, "w") as out:
+            out.write("schema: flyball.policy/v1\ndefault: {because: b, use: cpu, pick: considerate}\n")
+        seen = []
+        with self.small(more="policy_path: " + policy) as daemon:
+            for _ in range(4):
+                daemon.stream(dict(GREEDY, model="small", max_tokens=64))
+
+            def explain(n):
+                if n == 8:
+                    seen.append(daemon.request("POST", "/v1/route/explain", {"model": "small"}))
+            daemon.stream(dict(GREEDY, model="small", max_tokens=64), explain)
+        status, receipt = seen[0]
+        self.assertEqual(status, 200, receipt)
+        known = {k["name"]: k["value"] for k in receipt["targets"][0]["known"]}
+        self.assertGreater(known["expected_delay_to_others"], 0, known)
+        self.assertEqual(receipt["picks"][0]["by"], "least_delay")
+
     # ---- stopping ----------------------------------------------------------------------------------------------
 
     def test_sigterm_drains_without_a_reset(self):

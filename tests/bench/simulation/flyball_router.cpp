@@ -194,6 +194,8 @@ class FlyballRouter final : public Router {
     query.unix_seconds = kUnixSeconds;
     query.now = point(world.now());
     query.request = index + 1;
+    const config::AppManifest& app = apps_[static_cast<std::size_t>(world.requests()[index].app)];
+    query.interactive = app.is_interactive(app.slo);
     return query;
   }
   policy::Facts facts_for(std::size_t index, const World& world) {
@@ -224,6 +226,7 @@ class FlyballRouter final : public Router {
     query.profiles = profiles_;
     query.engines = engines;
     query.lines = lines;
+    query.asks_delay_to_others = tree_.program.asks_delay_to_others;
     predictor_.predict(query, facts);
     if (!gave_up.empty()) policy::derive(facts);
     return facts;
@@ -237,8 +240,9 @@ class FlyballRouter final : public Router {
     predict::Query query = query_of(index, world);
     query.settings = settings_of(target);
     query.lines = lines;
+    const bool moved = static_cast<bool>(asked_[index].place);
     asked_[index].place = {};
-    asked_[index].place = predictor_.enter({query, at->target, facts});
+    asked_[index].place = predictor_.enter({query, at->target, facts, true, false, moved});
     return {static_cast<std::size_t>(at - machine_.engines.begin()), query.settings,
             asked_[index].decision.rule->id};
   }

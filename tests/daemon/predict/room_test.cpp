@@ -249,6 +249,23 @@ TEST(MemoryRoom, AnEngineThatNobodyAskedAboutHasNoWork) {
   EXPECT_NEAR(memory.load(), 0.9, 0.01);
 }
 
+TEST(MemoryRoom, TheDelayToOthersIsUnknownWhereALoadEndsAnotherEngine) {
+  FullMemory memory;
+  const auto place = memory.at_work("other", 1000);
+  const auto delay = [&] {
+    Query asked = memory.query(100);
+    asked.neighbours = memory.neighbours;
+    asked.asks_delay_to_others = true;
+    policy::Facts told = memory.facts;
+    memory.predictor.predict(asked, told);
+    EXPECT_NE(told.get("backend.cpu.expected_total"), nullptr);
+    return told.get("backend.cpu.expected_delay_to_others");
+  };
+  EXPECT_EQ(delay(), nullptr);
+  memory.facts.set("backend.cpu.memory_free", std::int64_t{3'000}, "supervisor");
+  EXPECT_NE(delay(), nullptr) << "both fit";
+}
+
 TEST(MemoryRoom, ALoadThatHasItsMemoryWaitsForNobody) {
   FullMemory memory;
   const auto place = memory.at_work("other", 1000);

@@ -42,6 +42,8 @@ Query SimulatedEngine::query_of(const Simulated& request, std::uint64_t number) 
   query.engines = {&kEngine, 1};
   query.now = at(request.at);
   query.request = number;
+  query.interactive = request.interactive;
+  query.asks_delay_to_others = true;
   return query;
 }
 

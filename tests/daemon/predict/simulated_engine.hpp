@@ -24,6 +24,7 @@ struct Simulated {
   double at = 0;
   std::uint32_t prompt = 100, output = 32;  // tokens
   std::uint32_t answers = 1, prompts = 1;   // as many answers to each of its prompts
+  bool interactive = true;
   bool queued = false;                      // another one was there
   Prediction predicted;
   bool known = false;  // there was a prediction

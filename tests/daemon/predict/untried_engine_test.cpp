@@ -80,6 +80,7 @@ struct Machine {
     }
     if (!fits) set("backend.opencl.fits_now", false);
     if (slo_ttft) set("app.slo.ttft", *slo_ttft);
+    policy::derive(out);
     book.set_facts("m", kToday, out);
     predictor.predict(query(), out);
     return out;

@@ -41,6 +41,12 @@ Crowd::Crowd(Size size) : size_(size) {
       }
     }
   }
+  for (std::uint32_t i = 0; i < 3 * size.other_models; ++i) {
+    predict::Query asked = query(models_.front(), 0);
+    const std::string model = "other-" + std::to_string(i % size.other_models);
+    asked.model = model;
+    predictor_.enter({asked, "cpu", machine_});
+  }
   forget();
 }
 
@@ -50,6 +56,8 @@ predict::Query Crowd::query(const Model& model, std::uint32_t app) const {
   out.model = model.id;
   out.prompt = prompt_;
   out.slots = size_.slots;
+  out.interactive = !size_.asks_delay_to_others || app % 2 == 0;
+  out.asks_delay_to_others = size_.asks_delay_to_others;
   out.engines = states_;
   out.now = now();
   return out;
@@ -118,7 +126,8 @@ std::uint32_t Crowd::waiting() const {
 }
 
 void PrintTo(const Crowd::Size& size, std::ostream* out) {
-  *out << size.open << " answers of " << size.apps << " apps at " << size.slots << " slots";
+  *out << size.open << " answers of " << size.apps << " apps at " << size.slots << " slots"
+       << (size.asks_delay_to_others ? ", delay to others asked" : "");
 }
 
 }  // namespace flyball::route

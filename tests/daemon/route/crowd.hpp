@@ -24,6 +24,8 @@ class Crowd {
     std::uint32_t apps = 4;
     std::uint32_t slots = 32;  // of each engine
     std::uint32_t open = 256;  // answers at each engine; those beyond its slots wait
+    bool asks_delay_to_others = false;  // half of the apps are interactive
+    std::uint32_t other_models = 0;     // idle at `cpu`; interactive requests should come to each
   };
   explicit Crowd(Size size);
 

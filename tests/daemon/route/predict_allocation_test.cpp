@@ -36,15 +36,19 @@ TEST_P(PredictingForSixTargets, AllocatesNothing) {
     for (const char* backend : {"cpu", "vulkan", "opencl"}) {
       const std::string fact = std::string("backend.") + backend + ".expected_total_p90";
       EXPECT_NE(crowd.facts(model).get(fact), nullptr) << fact;
+      const std::string delay = std::string("backend.") + backend + ".expected_delay_to_others";
+      EXPECT_EQ(crowd.facts(model).get(delay) != nullptr, size.asks_delay_to_others) << delay;
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Crowds, PredictingForSixTargets,
                          ::testing::Values(Crowd::Size{.apps = 4, .slots = 256}, Crowd::Size{.apps = 4},
-                                           Crowd::Size{.apps = 50}),
+                                           Crowd::Size{.apps = 50},
+                                           Crowd::Size{.apps = 4, .asks_delay_to_others = true}),
                          [](const auto& size) {
                            return "Apps" + std::to_string(size.param.apps) + "Slots" +
-                                  std::to_string(size.param.slots);
+                                  std::to_string(size.param.slots) +
+                                  (size.param.asks_delay_to_others ? "DelayToOthers" : "");
                          });
 
 }  // namespace

@@ -21,6 +21,9 @@ constexpr const char* kPickFirst = "default: {because: b, use: [cpu, 'vulkan:lat
 constexpr const char* kPickFastest = "default: {because: b, use: [cpu, 'vulkan:latency'], pick: fastest}\n";
 constexpr const char* kPickBySlo = "default: {because: b, use: [cpu, 'vulkan:latency'], pick: meets_slo}\n";
 
+constexpr const char* kConsiderate =
+    "default: {because: b, use: [cpu, 'vulkan:latency'], pick: considerate}\n";
+
 // A request at cpu, and predictions that the test sets.
 struct Waiting {
   explicit Waiting(const char* policy, config::Slo slo = {})
@@ -44,6 +47,15 @@ struct Waiting {
     facts.set("backend." + backend + ".meets_slo", holds, "predicted");
     return *this;
   }
+  Waiting& delays(const std::string& backend, microseconds others) {
+    facts.set("backend." + backend + ".expected_delay_to_others", std::int64_t{others.count()}, "predicted");
+    return *this;
+  }
+  // What is left of it.
+  Waiting& deadline(std::chrono::milliseconds left) {
+    facts.set("app.slo.deadline", std::int64_t{left.count()}, "manifest");
+    return *this;
+  }
   Waiting& available(const std::string& backend, bool is) {
     facts.set("backend." + backend + ".available", is, "probe");
     return *this;
@@ -61,6 +73,12 @@ struct Waiting {
   std::string reason(microseconds waited) const { return again.reason(outlook(waited)).value_or(""); }
   std::optional<microseconds> until_look(microseconds waited) const {
     return again.until_look(outlook(waited));
+  }
+
+  // What the policy would choose now does not move the request away from cpu.
+  bool stays_at_cpu() const {
+    const policy::Decision now = policy::decide(*tree, facts);
+    return now.target->backend == "cpu" || stays_against(now, facts, "cpu");
   }
 
   std::shared_ptr<const policy::Tree> tree;
@@ -131,6 +149,45 @@ TEST(Reconsideration, ReasonIsAnotherTargetThatHasBecomeClearlyFaster) {
             "1000.0 ms to the end of the answer are expected at vulkan:latency, and 4000.0 ms at cpu");
   w.decided(10ms);
   EXPECT_EQ(w.reason(300ms), "") << "the latest decision knew that and stayed";
+}
+
+TEST(Reconsideration, ReasonIsAnotherTargetThatDelaysOthersClearlyLess) {
+  Waiting w(kConsiderate);
+  w.predict("cpu", 1s, 4s).predict("vulkan", 1s, 1s).delays("cpu", 400ms).delays("vulkan", 400ms).decided();
+  w.delays("vulkan", 330ms);
+  EXPECT_EQ(w.reason(10ms), "") << "a quarter of 330 ms, and it was as much faster before";
+  w.delays("vulkan", 200ms);
+  EXPECT_EQ(w.reason(10ms), "vulkan:latency would delay others by 200.0 ms, cpu by 400.0 ms");
+}
+
+TEST(Reconsideration, AFasterTargetThatDelaysOthersMoreIsNoReason) {
+  Waiting w(kConsiderate);
+  w.predict("cpu", 1s, 4s).predict("vulkan", 1s, 4s).delays("cpu", 0ms).delays("vulkan", 900ms).decided();
+  w.predict("vulkan", 1s, 1s);
+  EXPECT_EQ(w.reason(10ms), "");
+  w.delays("vulkan", 50ms);
+  EXPECT_NE(w.reason(10ms), "") << "it is about as considerate, and clearly faster";
+}
+
+TEST(Reconsideration, AConsiderateRequestLeavesATargetThatMissesTheDeadline) {
+  Waiting w(kConsiderate);
+  w.deadline(3s).predict("cpu", 1s, 2s).predict("vulkan", 1s, 2s).delays("cpu", 0ms).delays("vulkan", 900ms);
+  w.decided();
+  w.deadline(2s);
+  EXPECT_EQ(w.reason(10ms), "") << "both hold it";
+  w.deadline(1900ms).predict("vulkan", 1s, 1900ms);
+  EXPECT_EQ(w.reason(10ms), "vulkan:latency is predicted to hold the SLO, and cpu is not");
+  EXPECT_FALSE(w.stays_at_cpu());
+}
+
+TEST(Reconsideration, AConsiderateTargetThatMissesTheDeadlineIsNoReason) {
+  Waiting w(kConsiderate);
+  w.deadline(3s).predict("cpu", 1s, 2s).predict("vulkan", 1s, 2s);
+  w.delays("cpu", 900ms).delays("vulkan", 900ms).decided();
+  w.predict("vulkan", 1s, 4s).delays("vulkan", 0ms);
+  EXPECT_EQ(w.reason(10ms), "");
+  w.predict("vulkan", 1s, 3s);
+  EXPECT_NE(w.reason(10ms), "");
 }
 
 TEST(Reconsideration, SmallDifferencesAreNoReason) {
