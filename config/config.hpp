@@ -72,8 +72,8 @@ struct WorkerLimits {
   Millis disable_window{600'000};
 };
 
-// Each a part of a device's id or its driver's name; none: the best GPU. Over several a model's layers are
-// split. Naming a software device allows it.
+// Each a part of a device's id or its driver's name; none: the best GPU, for Vulkan beside OpenCL's card
+// where there is a second one. Over several a model's layers are split. Naming a software device allows it.
 using DeviceNames = std::vector<std::string>;
 
 // Prompts' KV on disk, for those who return when it has left the engine's memory.

@@ -156,7 +156,9 @@ namespace {
 std::vector<Bound<DeviceNames>> devices_table(const EngineKind& kind) {
   std::vector<Bound<DeviceNames>> table = {
       {{"device", text(1, 256),
-        "part of the device's id or its driver's name, as probed; without it the best GPU"},
+        kind == kVulkan ? "part of the device's id or its driver's name, as probed; without it the best GPU, "
+                          "of two cards the one that OpenCL does not take"
+                        : "part of the device's id or its driver's name, as probed; without it the best GPU"},
        [](DeviceNames& names, const Node& n) { names = {n.text}; }}};
   if (kind.most_devices > 1)
     table.push_back({{"devices", list(text(1, 256), 1, kind.most_devices),

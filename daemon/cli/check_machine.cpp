@@ -65,7 +65,7 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
   for (const config::EngineKind& kind : config::kEngineKinds) {
     const config::DeviceNames& names = config.devices[kind];
     if (names.empty()) continue;
-    const auto found = probe::approved_devices(hardware.report(), kind, names);
+    const auto found = probe::approved_devices(hardware.report(), config.devices)[kind];
     const std::string several = std::string(kind.id) + ".devices";
     if (!found)
       warn(config.places.contains(several) ? several : std::string(kind.id) + ".device", found.error());

@@ -108,8 +108,8 @@ std::vector<PlanPool> machine_pools(const std::string& backend) {
     }
     if (!report) report = probe::probe_hardware();
     const auto ids =
-        probe::approved_devices(*report, kind, config ? config->devices[kind] : config::DeviceNames{});
-    if (ids) add_devices(pools, kind, report->devices[kind], *ids);
+        probe::opened_devices(*report, config ? config->devices : config::PerKind<config::DeviceNames>());
+    add_devices(pools, kind, report->devices[kind], ids[kind]);
   }
   return pools;
 }

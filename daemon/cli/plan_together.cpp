@@ -36,15 +36,6 @@ struct JointPlan {
   fleet::Together together;
 };
 
-config::PerKind<std::vector<std::string>> ids_of_devices(const config::Config& config,
-                                                         const probe::HardwareReport& report) {
-  config::PerKind<std::vector<std::string>> out;
-  for (const config::EngineKind& kind : config::kEngineKinds)
-    if (kind.has_devices())
-      if (auto ids = probe::approved_devices(report, kind, config.devices[kind])) out[kind] = std::move(*ids);
-  return out;
-}
-
 Result<MemoryNeed> need_on(const config::ModelEntry& model, const model::ModelFile& file,
                            const std::string& backend, bool own_memory) {
   local::LocalBackendOptions options;
@@ -64,7 +55,7 @@ Result<JointPlan> read_joint_plan(const std::string& path) {
   const auto apps = config::apps_of(config);
   if (!apps) return pass(apps);
   const probe::HardwareReport report = probe::probe_hardware();
-  const auto devices = probe::device_memory(report, ids_of_devices(config, report));
+  const auto devices = probe::device_memory(report, probe::opened_devices(report, config.devices));
   const policy::Facts hardware = probe::facts_of(report, config.devices, files->tree.targets);
   JointPlan out;
   out.pools = fleet::memory_pools(config.memory, device::total_memory(), devices);

@@ -4,26 +4,19 @@
 #include <ranges>
 
 #include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/same_hardware.hpp"
 
 namespace flyball::probe {
 namespace {
 
 constexpr std::uint64_t kMostBytes = 1ULL << 50U;  // of one device: sums stay far from any limit
 
-// Of two APIs. By what both tell; a name is what is left where they tell nothing in common, and then two of
-// the same name are taken for one: too little memory rather than too much.
-bool same_hardware(const DeviceReport& a, const DeviceReport& b) {
-  if (!a.pci.empty() && !b.pci.empty()) return a.pci == b.pci;
-  if (!a.uuid.empty() && !b.uuid.empty()) return a.uuid == b.uuid;
-  return a.name == b.name;
-}
-
 // The devices that an engine opens, if all of them have memory of their own; else none.
-std::vector<const DeviceReport*> opened(const DeviceProbe& probe, const std::vector<std::string>& ids) {
-  std::vector<const DeviceReport*> out;
+std::vector<ProbedDevice> opened(const DeviceProbe& probe, const std::vector<std::string>& ids) {
+  std::vector<ProbedDevice> out;
   for (const std::string& id : ids) {
     if (!has_own_memory(probe, id)) return {};
-    out.push_back(&*std::ranges::find(probe.devices, id, &DeviceReport::id));
+    out.push_back({&probe, &*std::ranges::find(probe.devices, id, &DeviceReport::id)});
   }
   return out;
 }
@@ -32,12 +25,12 @@ std::uint64_t bytes_of(const DeviceReport& device) {
   return std::min(device.memory_bytes, kMostBytes);
 }
 
-fleet::DeviceMemory pool_of(std::vector<const DeviceReport*> devices) {
+fleet::DeviceMemory pool_of(std::vector<ProbedDevice> devices) {
   fleet::DeviceMemory pool;
-  std::ranges::sort(devices, {}, &DeviceReport::name);
-  for (const DeviceReport* device : devices) {
-    pool.name += (pool.name.empty() ? "" : ", ") + device->name;
-    pool.bytes += bytes_of(*device);
+  std::ranges::sort(devices, {}, [](const ProbedDevice& d) { return d.device->name; });
+  for (const ProbedDevice& d : devices) {
+    pool.name += (pool.name.empty() ? "" : ", ") + d.device->name;
+    pool.bytes += bytes_of(*d.device);
   }
   return pool;
 }
@@ -47,7 +40,7 @@ fleet::DeviceMemory pool_of(std::vector<const DeviceReport*> devices) {
 std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
                                                const config::PerKind<std::vector<std::string>>& ids) {
   struct Shared {
-    std::vector<const DeviceReport*> devices;
+    std::vector<ProbedDevice> devices;
     std::vector<fleet::EngineMemory> engines;
   };
   std::vector<Shared> groups;
@@ -62,7 +55,7 @@ std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
       std::vector<bool> taken(group.devices.size());  // each is one of this kind's devices at most
       for (std::size_t i = 0; i < own.size(); ++i)
         for (std::size_t j = 0; j < taken.size(); ++j)
-          if (!taken[j] && same_hardware(*group.devices[j], *own[i])) {
+          if (!taken[j] && same_hardware(group.devices[j], own[i])) {
             taken[j] = known[i] = true;
             break;
           }

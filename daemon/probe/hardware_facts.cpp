@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <ranges>
+#include <span>
 
 #include "backends/device/choice.hpp"
+#include "daemon/probe/same_hardware.hpp"
 
 namespace flyball::probe {
 namespace {
@@ -11,6 +15,7 @@ namespace {
 constexpr const char* kProbe = kProbeSource;
 constexpr const char* kBuild = "build";
 constexpr const char* kFromConfig = "config";
+constexpr const char* kDiscrete = "discrete";      // a kind of device
 constexpr std::uint64_t kMostMemory = 1ULL << 50;  // of one device: sums stay far from any limit
 
 std::int64_t as_integer(std::uint64_t value) {
@@ -45,8 +50,8 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
   return found.empty() ? reason : reason + "; device found: " + found;
 }
 
-// Of the devices that ran the probe's kernel the best GPU, or what `names` names, each once. Or why one is
-// missing.
+// The ids of the devices that `names` names, each once, else the best GPU. Only devices that ran the probe's
+// kernel. The error says why one is missing.
 ApprovedDevices approved(const DeviceProbe& probe, const std::string& api,
                          const std::vector<std::string>& names) {
   std::vector<device::Candidate> candidates;
@@ -68,19 +73,44 @@ ApprovedDevices approved(const DeviceProbe& probe, const std::string& api,
   return ids;
 }
 
+// The best discrete GPU that ran the probe's kernel and is none of `cards`.
+std::optional<std::string> best_card_beside(const DeviceProbe& probe, std::span<const ProbedDevice> cards) {
+  std::vector<device::Candidate> candidates;
+  for (const DeviceReport& device : probe.devices) {
+    const auto opened = [&](const ProbedDevice& card) { return same_hardware(card, {&probe, &device}); };
+    candidates.push_back(
+        {&device, device.dispatched && device.kind == kDiscrete && std::ranges::none_of(cards, opened)});
+  }
+  const auto i = device::choose_device(candidates, "");
+  return i ? std::optional(probe.devices[*i].id) : std::nullopt;
+}
+
 }  // namespace
 
-ApprovedDevices approved_devices(const HardwareReport& report, const config::EngineKind& kind,
-                                 const config::DeviceNames& names) {
-  return approved(report.devices[kind], std::string(kind.name), names);
+config::PerKind<ApprovedDevices> approved_devices(const HardwareReport& report,
+                                                  const config::PerKind<config::DeviceNames>& names) {
+  config::PerKind<ApprovedDevices> out;
+  std::vector<ProbedDevice> cards;  // discrete GPUs that a kind opens already
+  // From the last kind on: OpenCL is the engine of discrete GPUs, and chooses before Vulkan.
+  for (const config::EngineKind& kind : std::views::reverse(config::kEngineKinds)) {
+    if (!kind.has_devices()) continue;
+    const DeviceProbe& probe = report.devices[kind];
+    const auto other = names[kind].empty() && !cards.empty() ? best_card_beside(probe, cards) : std::nullopt;
+    out[kind] = other ? std::vector{*other} : approved(probe, std::string(kind.name), names[kind]);
+    if (!out[kind]) continue;
+    for (const DeviceReport& device : probe.devices)
+      if (device.kind == kDiscrete && std::ranges::find(*out[kind], device.id) != out[kind]->end())
+        cards.push_back({&probe, &device});
+  }
+  return out;
 }
 
 config::PerKind<std::vector<std::string>> opened_devices(const HardwareReport& report,
                                                          const config::PerKind<config::DeviceNames>& names) {
   config::PerKind<std::vector<std::string>> ids;
+  auto devices = approved_devices(report, names);
   for (const config::EngineKind& kind : config::kEngineKinds)
-    if (kind.has_devices())
-      ids[kind] = approved_devices(report, kind, names[kind]).value_or(std::vector<std::string>());
+    ids[kind] = std::move(devices[kind]).value_or(std::vector<std::string>());
   return ids;
 }
 
@@ -110,7 +140,7 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
     facts.set("hardware.memory.available", as_integer(c.memory_available), kProbe);
   }
 
-  const auto discrete = gpus(report, "discrete");
+  const auto discrete = gpus(report, kDiscrete);
   const auto integrated = gpus(report, "integrated");
   const bool all_answered = std::ranges::all_of(
       config::kEngineKinds, [&](const config::EngineKind& kind) { return report.devices[kind].answered; });
@@ -144,6 +174,7 @@ void set_engine_facts(const HardwareReport& report, const config::PerKind<config
     facts.set(fact_of(target, TargetFact::available), false, source);
     facts.set(fact_of(target, TargetFact::reason), std::move(reason), source);
   };
+  const auto by_kind = approved_devices(report, names);
   std::uint64_t used = 0;  // of discrete GPUs, by the kind that spreads a model over several
   for (const policy::TargetInstance& target : facts.targets()->instances()) {
     const config::EngineKind* const kind = config::find_engine_kind(target.kind);
@@ -155,15 +186,15 @@ void set_engine_facts(const HardwareReport& report, const config::PerKind<config
       facts.set(fact_of(target, TargetFact::available), true, kBuild);
       continue;
     }
-    auto devices = approved_devices(report, *kind, names[*kind]);
+    const ApprovedDevices& devices = by_kind[*kind];
     if (!devices) {
-      absent(target, std::move(devices.error()), kProbe);
+      absent(target, devices.error(), kProbe);
       continue;
     }
     facts.set(fact_of(target, TargetFact::available), true, kProbe);
     if (kind->most_devices == 1) continue;
     for (const DeviceReport& device : report.devices[*kind].devices)
-      if (device.kind == "discrete" && std::ranges::find(*devices, device.id) != devices->end())
+      if (device.kind == kDiscrete && std::ranges::find(*devices, device.id) != devices->end())
         used += std::min(device.memory_bytes, kMostMemory);
   }
   if (used > 0) facts.set("hardware.gpu.memory_used", as_integer(used), kProbe);

@@ -19,12 +19,14 @@ inline constexpr const char* kProbeSource = "probe";
 // found and a driver did not answer, nothing is known about GPUs.
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
 
-// The ids of the devices that an engine of this kind is to open, and no others: of those that ran the probe's
-// kernel the best GPU, or what the configuration names, each once. Or why one is missing.
+// The ids of the devices that each kind's engines open: those that `names` names, each once, else the best
+// GPU, and only devices that ran the probe's kernel. Without a name, Vulkan opens the best discrete GPU that
+// OpenCL does not open, if there is one, so that a second card is used. A kind without devices has no ids.
+// The error says why a device is missing.
 using ApprovedDevices = std::expected<std::vector<std::string>, std::string>;
-ApprovedDevices approved_devices(const HardwareReport& report, const config::EngineKind& kind,
-                                 const config::DeviceNames& names);
-// The same of every kind; none where one is missing.
+config::PerKind<ApprovedDevices> approved_devices(const HardwareReport& report,
+                                                  const config::PerKind<config::DeviceNames>& names);
+// The same ids; a kind that misses a device has none.
 config::PerKind<std::vector<std::string>> opened_devices(const HardwareReport& report,
                                                          const config::PerKind<config::DeviceNames>& names);
 

@@ -55,8 +55,8 @@ struct MachineSpec {
   bool has_discrete_gpu() const { return !gpus.empty() && gpus.front().kind == "discrete"; }
 };
 std::vector<MachineSpec> machines();
-// The desktop with a second card of the same make, on which the operator put the Vulkan engine. It has no
-// shares of a recorded load.
+// The desktop with a second card of the same make, which the Vulkan engine opens. It has no shares of a
+// recorded load.
 MachineSpec two_gpu_machine();
 
 // Seconds of one step by itself, without noise: overhead, then weights or products, whichever takes longer,

@@ -46,10 +46,14 @@ std::vector<fleet::DeviceMemory> pools_of(const probe::HardwareReport& report,
   return probe::device_memory(report, ids);
 }
 
-policy::Facts seen(const probe::HardwareReport& report, std::vector<std::string> opencl_devices = {}) {
+config::PerKind<config::DeviceNames> opencl_names(config::DeviceNames opencl) {
   config::PerKind<config::DeviceNames> names;
-  names[config::kOpenCl] = std::move(opencl_devices);
-  return probe::facts_of(report, names);
+  names[config::kOpenCl] = std::move(opencl);
+  return names;
+}
+
+policy::Facts seen(const probe::HardwareReport& report, config::DeviceNames opencl = {}) {
+  return probe::facts_of(report, opencl_names(std::move(opencl)));
 }
 
 template <class T>
@@ -120,7 +124,9 @@ TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
                    device("RTX 5090", "discrete", "nvidia", 32, false),
                    device("pthread-cpu", "software", "other", 500)});
   using Ids = std::vector<std::string>;
-  const auto named = [&](Ids names) { return probe::approved_devices(report, config::kOpenCl, names); };
+  const auto named = [&](Ids names) {
+    return probe::approved_devices(report, opencl_names(std::move(names)))[config::kOpenCl];
+  };
   EXPECT_EQ(named({}), Ids{"RTX 4090#0 (Test)"});
   EXPECT_EQ(named({"UHD"}), Ids{"UHD 770#0 (Test)"});
   EXPECT_EQ(named({"pthread"}), Ids{"pthread-cpu#0 (Test)"});
@@ -212,14 +218,116 @@ TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
   report.devices[config::kOpenCl].devices[0].id = "GPU#1 (Test)";
   report.devices[config::kOpenCl].devices[1].id = "GPU#10 (Test)";
   const auto named = [&](const char* name) {
-    const auto ids = probe::approved_devices(report, config::kOpenCl, {name});
-    return ids ? ids->front() : "none";
+    const auto ids = probe::opened_devices(report, opencl_names({name}))[config::kOpenCl];
+    return ids.empty() ? "none" : ids.front();
   };
   EXPECT_EQ(named("#1"), "GPU#1 (Test)");
   EXPECT_EQ(named("GPU#10"), "GPU#10 (Test)");
   EXPECT_EQ(named("gpu#10"), "GPU#10 (Test)");
   EXPECT_EQ(named("0 (Test)"), "none");
   EXPECT_EQ(named("GPU"), "GPU#10 (Test)") << "the one with more memory";
+}
+
+// What the engines of both kinds open of a machine whose APIs show these devices: "Vulkan's | OpenCL's", each
+// by the first word of its id.
+std::string opened(const probe::HardwareReport& report, config::DeviceNames vulkan = {},
+                   config::DeviceNames opencl = {}) {
+  config::PerKind<config::DeviceNames> names;
+  names[config::kVulkan] = std::move(vulkan);
+  names[config::kOpenCl] = std::move(opencl);
+  const auto ids = probe::opened_devices(report, names);
+  std::string text;
+  for (const std::string& id : ids[config::kVulkan]) text += id.substr(0, id.find(' ')) + " ";
+  text += "|";
+  for (const std::string& id : ids[config::kOpenCl]) text += " " + id.substr(0, id.find(' '));
+  return text;
+}
+
+// A device of an id that is unlike all others' of its API, as the probe makes it.
+DeviceReport card(const char* name, int nth, std::uint64_t gib, const char* pci = "") {
+  DeviceReport report = device(name, "discrete", "nvidia", gib);
+  report.id = device_id(name, nth, "Test");
+  report.pci = pci;
+  return report;
+}
+
+TEST(OpenedDevices, VulkanTakesTheSecondCard) {
+  const DeviceReport big = card("4090", 0, 24), small = card("3060", 0, 12);
+  EXPECT_EQ(opened(machine({big, small}, {big, small})), "3060#0 | 4090#0");
+  EXPECT_EQ(opened(machine({small, big}, {big, small})), "3060#0 | 4090#0") << "in any order";
+  EXPECT_EQ(opened(machine({big, small}, {small, big})), "3060#0 | 4090#0");
+  const DeviceReport middle = card("3090", 0, 16);
+  EXPECT_EQ(opened(machine({small, middle, big}, {big, small, middle})), "3090#0 | 4090#0")
+      << "the best of the others";
+  auto broken = small;
+  broken.dispatched = false;
+  EXPECT_EQ(opened(machine({big, broken}, {big, small})), "4090#0 | 4090#0") << "it ran no kernel";
+  EXPECT_EQ(opened(machine({big, small}, {})), "4090#0 |") << "OpenCL opens none";
+  EXPECT_EQ(opened(machine({big, small}, {small})), "4090#0 | 3060#0") << "OpenCL shows one";
+}
+
+TEST(OpenedDevices, OneCardIsOpenedByBothKinds) {
+  const DeviceReport one = card("4090", 0, 24);
+  EXPECT_EQ(opened(machine({one}, {one})), "4090#0 | 4090#0");
+  const DeviceReport uhd = device("UHD", "integrated", "intel", 64);
+  const DeviceReport llvmpipe = device("llvmpipe", "software", "other", 64);
+  EXPECT_EQ(opened(machine({uhd, one, llvmpipe}, {one, uhd})), "4090#0 | 4090#0")
+      << "neither an integrated GPU nor a software device is a second card";
+  EXPECT_EQ(opened(machine({uhd}, {one, uhd})), "UHD#0 | 4090#0") << "Vulkan has no card";
+  EXPECT_EQ(opened(machine({uhd, one}, {uhd})), "4090#0 | UHD#0");
+  EXPECT_EQ(opened(machine({llvmpipe}, {one})), "| 4090#0");
+}
+
+TEST(OpenedDevices, TheConfigurationComesFirst) {
+  const DeviceReport big = card("4090", 0, 24), small = card("3060", 0, 12);
+  const auto two = machine({big, small}, {big, small});
+  EXPECT_EQ(opened(two, {"4090"}), "4090#0 | 4090#0") << "named for Vulkan";
+  EXPECT_EQ(opened(two, {"3060"}), "3060#0 | 4090#0");
+  EXPECT_EQ(opened(two, {}, {"3060"}), "4090#0 | 3060#0") << "named for OpenCL";
+  EXPECT_EQ(opened(two, {}, {"4090"}), "3060#0 | 4090#0");
+  EXPECT_EQ(opened(two, {}, {"3060", "4090"}), "4090#0 | 3060#0 4090#0") << "OpenCL leaves none";
+  EXPECT_EQ(opened(two, {"3060"}, {"3060"}), "3060#0 | 3060#0");
+  EXPECT_EQ(opened(two, {}, {"Arc"}), "4090#0 |") << "OpenCL's is missing";
+}
+
+// Each API calls a card by a name of its own, and two drivers show the same one.
+TEST(OpenedDevices, AnotherVendorsCardIsKnownByItsPciAddress) {
+  const char *const here = "0000:41:00.0", *const there = "0000:42:00.0";
+  const auto vulkan = std::vector{card("RADV", 0, 24, here), card("AMDVLK", 0, 24, here)};
+  EXPECT_EQ(opened(machine(vulkan, {card("gfx1100", 0, 24, here)})), "RADV#0 | gfx1100#0");
+  auto both = vulkan;
+  both.push_back(card("Arc", 0, 16, there));
+  EXPECT_EQ(opened(machine(both, {card("gfx1100", 0, 24, here)})), "Arc#0 | gfx1100#0");
+  EXPECT_EQ(opened(machine(both, {card("gfx1100", 0, 24, here), card("A770", 0, 48, there)})),
+            "RADV#0 | A770#0");
+}
+
+// Nothing tells two cards of a name apart but their count and order, if the drivers tell no more.
+TEST(OpenedDevices, TwoCardsOfANameAreTwo) {
+  const DeviceReport first = card("4090", 0, 24), second = card("4090", 1, 24);
+  const auto two = machine({first, second}, {first, second});
+  EXPECT_EQ(opened(two), "4090#1 | 4090#0");
+  EXPECT_EQ(opened(two, {}, {"4090#1"}), "4090#0 | 4090#1");
+  EXPECT_EQ(pools_of(two, {first.id}, {second.id}).size(), 2U) << "the memory agrees";
+  EXPECT_EQ(pools_of(two, {first.id}, {first.id}).size(), 1U);
+  EXPECT_EQ(pools_of(two, {second.id}, {second.id}).size(), 1U);
+  EXPECT_EQ(pools_of(two, {first.id, second.id}, {second.id})[0].bytes, 48ULL << 30U);
+  // Vulkan shows them in the other order, and says so.
+  EXPECT_EQ(opened(machine({card("4090", 0, 24, "0000:42:00.0"), card("4090", 1, 24, "0000:41:00.0")},
+                           {card("4090", 0, 24, "0000:41:00.0"), card("4090", 1, 24, "0000:42:00.0")})),
+            "4090#0 | 4090#0");
+}
+
+TEST(OpenedDevices, CardsOfANameThatOneApiCountsOtherwiseAreOne) {
+  const DeviceReport first = card("4090", 0, 24), second = card("4090", 1, 24), third = card("4090", 2, 24);
+  EXPECT_EQ(opened(machine({first, second}, {first})), "4090#0 | 4090#0");
+  EXPECT_EQ(opened(machine({first}, {first, second})), "4090#0 | 4090#0");
+  EXPECT_EQ(opened(machine({first, second, third}, {first, second})), "4090#0 | 4090#0");
+  EXPECT_EQ(pools_of(machine({first, second}, {first}), {first.id}, {second.id}).size(), 1U);
+  // Two drivers of each API that show one card: by each driver it is one.
+  auto by_another = second;
+  by_another.driver = "driver 2";
+  EXPECT_EQ(opened(machine({first, by_another}, {first, by_another})), "4090#0 | 4090#0");
 }
 
 TEST(Preload, StartsWhatThePolicyWouldAsk) {
