@@ -18,6 +18,7 @@ struct Load {
   std::optional<std::int64_t> concurrency = {}, prompt_tokens = {}, shared_prefix = {};
   const char* privacy = "any";
   std::optional<bool> moe = {}, fixed_critical = {};
+  std::optional<std::int64_t> slo_ttft = {};  // milliseconds
 };
 
 const Machine kLaptop{};  // no GPU that computes
@@ -60,6 +61,7 @@ Facts facts_of(const Row& row, bool full) {
   if (l.shared_prefix) facts.set("workload.shared_prefix_tokens", *l.shared_prefix, "manifest");
   if (l.moe) facts.set("model.moe", *l.moe, "model file");
   if (l.fixed_critical) facts.set("workload.fixed_critical", *l.fixed_critical, "manifest");
+  if (l.slo_ttft) facts.set("app.slo.ttft", *l.slo_ttft, "manifest");
   return facts;
 }
 
@@ -69,7 +71,9 @@ TEST_P(ShippedPolicy, SendsItWhereTheGuideSays) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
   const auto answer = [&](bool full) {
-    const Decision d = decide(*tree, facts_of(GetParam(), full));
+    Facts facts = facts_of(GetParam(), full);
+    derive(facts);
+    const Decision d = decide(*tree, facts);
     return d.target ? to_string(*d.target) + " " + d.rule->id : std::string("none");
   };
   EXPECT_EQ(answer(true), GetParam().full);
@@ -94,8 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"small_box_long_prompts",
             kLaptop,
             {.kind = "rag", .concurrency = 16, .prompt_tokens = 20000},
-            "sglang no_gpu_long_or_shared_prompts",
-            "cpu no_gpu_long_or_shared_prompts"},
+            "sglang no_gpu_long_or_shared_prompts_of_people",
+            "cpu no_gpu_long_or_shared_prompts_of_people"},
         Row{"apu_chat",
             kApu,
             {.concurrency = 1},
@@ -136,6 +140,31 @@ INSTANTIATE_TEST_SUITE_P(
             {.kind = "batch", .concurrency = 2},
             "cpu:background no_gpu_nobody_waits",
             "cpu:background no_gpu_nobody_waits"},
+        Row{"laptop_summaries",
+            kLaptop,
+            {.kind = "summarization", .privacy = "local_only"},
+            "cpu:background no_gpu_nobody_waits",
+            "cpu:background no_gpu_nobody_waits"},
+        Row{"rtx_summaries_that_somebody_waits_for",
+            kRtx4090,
+            {.kind = "summarization", .privacy = "local_only", .slo_ttft = 800},
+            "opencl:throughput one_gpu_prompts_in_time",
+            "cpu one_gpu_prompts_in_time"},
+        Row{"laptop_long_batch_of_many_streams",
+            kLaptop,
+            {.kind = "batch", .concurrency = 8, .prompt_tokens = 9000, .privacy = "local_only"},
+            "cpu:background no_gpu_long_or_shared_prompts_batch",
+            "cpu:background no_gpu_long_or_shared_prompts_batch"},
+        Row{"two_3090_batch",
+            kTwo3090,
+            {.kind = "batch", .privacy = "local_only"},
+            "opencl:background several_gpus_batch",
+            "cpu:background several_gpus_batch"},
+        Row{"two_3090_batch_of_many_streams",
+            kTwo3090,
+            {.kind = "batch", .concurrency = 8, .privacy = "local_only"},
+            "opencl:background production_batch_on_cards",
+            "cpu:background production_batch_on_cards"},
         Row{"laptop_batch_of_many_streams",
             kLaptop,
             {.kind = "batch", .concurrency = 8, .privacy = "local_only"},
@@ -199,8 +228,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"two_3090_production",
             kTwo3090,
             {.concurrency = 8},
-            "vllm production_streams",
-            "cpu production_streams"},
+            "vllm production_streams_on_cards",
+            "cpu production_streams_on_cards"},
         Row{"four_3090_home",
             kFour3090,
             {},
@@ -214,19 +243,23 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"eight_gpus_production",
             kServer8,
             {.concurrency = 50},
-            "vllm production_streams",
-            "cpu production_streams"},
+            "vllm production_streams_on_cards",
+            "cpu production_streams_on_cards"},
         Row{"eight_gpus_private_production",
             kServer8,
             {.concurrency = 50, .privacy = "local_only"},
-            "opencl:throughput production_streams",
-            "cpu production_streams"},
-        Row{"cluster", kClusterNode, {.concurrency = 100}, "dynamo cluster", "cpu production_streams"},
+            "opencl:throughput production_streams_on_cards",
+            "cpu production_streams_on_cards"},
+        Row{"cluster",
+            kClusterNode,
+            {.concurrency = 100},
+            "dynamo cluster",
+            "cpu production_streams_on_cards"},
         Row{"cluster_private",
             kClusterNode,
             {.concurrency = 100, .privacy = "local_only"},
-            "opencl:throughput production_streams",
-            "cpu production_streams"},
+            "opencl:throughput production_streams_on_cards",
+            "cpu production_streams_on_cards"},
         Row{"cluster_without_gpu",
             kCpuNode,
             {.concurrency = 100},

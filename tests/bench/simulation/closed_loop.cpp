@@ -26,7 +26,7 @@ bool Workload::has_people() const noexcept {
 }
 
 std::uint32_t Workload::requests_a_stream() const noexcept {
-  return streams == 1 ? 16 : streams == 4 ? 5 : 4;
+  return streams == 1 ? 24 : 12;
 }
 
 std::string Workload::name() const {
