@@ -291,7 +291,7 @@ class AppNewTest(unittest.TestCase):
         # Facts that are given count for those derived from them, too.
         facts = ["--fact", "hardware.memory.total=16000000000", "--fact", "model.bytes=9000000000000"]
         huge = json.loads(flyball("advise", *first, "laptop", *facts, "--json").stdout)
-        self.assertEqual(huge["rule"], "no_gpu_memory_too_small")
+        self.assertEqual(huge["rule"], "no_gpu_memory_too_small_batch")
         here = json.loads(flyball("explain", *first, "--json").stdout)
         self.assertIn("by rule %s\n" % here["rule"]["id"], flyball("why-not", "vllm", *first).stdout)
         for command in (["advise"], ["why-not", "vulkan"]):
