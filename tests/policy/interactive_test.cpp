@@ -1,4 +1,4 @@
-// Whose answers people wait for, by what a manifest and its requests say.
+// The fact workload.interactive: people wait for answers or not, by class, objective and SLO.
 #include "policy/interactive.hpp"
 
 #include <gtest/gtest.h>

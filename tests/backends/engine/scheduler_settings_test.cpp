@@ -184,7 +184,7 @@ double chat_beside(std::uint32_t night, const config::RequestSettings& settings)
       return sim.now() - came;
 }
 
-// Of two apps that nobody waits for, the one with a single prompt does not wait for all of the other's.
+// An app with a single prompt behind does not wait for all prompts behind of another app.
 TEST(SequencesBehind, GoAmongThemselvesByWhatTheirAppHas) {
   TimedEngine sim;
   std::vector<SequenceId> many;

@@ -66,7 +66,7 @@ TEST(StepCost, CountsTheTokensAndWhatTheyAttendTo) {
   EXPECT_EQ(both.pairs, 213U);
 }
 
-// What a decode reads is not charged to each token of a prompt.
+// The fit does not charge a decode's reads to each token of a prompt.
 TEST(StepCost, TellsWhatIsReadFromWhatIsComputed) {
   const StepCost& device = kDevices[4];
   StepCostFit fit(cost_guess());

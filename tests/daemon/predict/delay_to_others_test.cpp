@@ -180,7 +180,7 @@ void PrintTo(const ShortOfSlots& one, std::ostream* out) {
 }
 class WithoutAFreeSlot : public ::testing::TestWithParam<ShortOfSlots> {};
 
-// As many batch answers decode as there are slots, and one interactive request waits.
+// Batch answers have all slots, and one interactive request waits.
 TEST_P(WithoutAFreeSlot, AWaitingRequestIsDelayedByItsPartOfTheStay) {
   const ShortOfSlots& row = GetParam();
   OneEngine engine;

@@ -228,8 +228,8 @@ TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
   EXPECT_EQ(named("GPU"), "GPU#10 (Test)") << "the one with more memory";
 }
 
-// What the engines of both kinds open of a machine whose APIs show these devices: "Vulkan's | OpenCL's", each
-// by the first word of its id.
+// The devices that both engine kinds open of a machine whose APIs show these: "Vulkan's | OpenCL's", each by
+// the first word of its id.
 std::string opened(const probe::HardwareReport& report, config::DeviceNames vulkan = {},
                    config::DeviceNames opencl = {}) {
   config::PerKind<config::DeviceNames> names;

@@ -51,7 +51,7 @@ struct Waiting {
     facts.set("backend." + backend + ".expected_delay_to_others", std::int64_t{others.count()}, "predicted");
     return *this;
   }
-  // What is left of it.
+  // The time left until the deadline.
   Waiting& deadline(std::chrono::milliseconds left) {
     facts.set("app.slo.deadline", std::int64_t{left.count()}, "manifest");
     return *this;
@@ -75,7 +75,7 @@ struct Waiting {
     return again.until_look(outlook(waited));
   }
 
-  // What the policy would choose now does not move the request away from cpu.
+  // The policy's choice of now does not move the request away from cpu.
   bool stays_at_cpu() const {
     const policy::Decision now = policy::decide(*tree, facts);
     return now.target->backend == "cpu" || stays_against(now, facts, "cpu");
