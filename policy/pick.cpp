@@ -1,6 +1,7 @@
 #include "policy/pick.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 
@@ -80,6 +81,8 @@ Picked pick_by_slo(const Rule& rule, std::span<const TargetTrace> considered, co
     if (meets == Truth::yes) return {i, By::meets_slo};
     is_known |= meets == Truth::no;
   }
+  if (!is_known && rule.on_slo_miss == OnSloMiss::fastest && !has_slo(facts))
+    return pick_fastest(considered, facts);
   if (!is_known) return {first_available(considered), By::unpredicted};
   Picked out;
   if (rule.on_slo_miss == OnSloMiss::fastest) out = pick_fastest(considered, facts);
@@ -278,7 +281,8 @@ std::string by_text(const Rule& rule, std::span<const TargetTrace> considered, c
       return "first listed";
     case By::unpredicted:
       if (rule.pick == Pick::considerate) return considerate_text(considered, picked, facts);
-      return rule.pick == Pick::meets_slo && !picked.slo_missed
+      return rule.pick == Pick::meets_slo && !picked.slo_missed &&
+                     (has_slo(facts) || rule.on_slo_miss != OnSloMiss::fastest)
                  ? "first listed, of none it is known whether it meets the SLO"
                  : "first listed, the time of none is predicted";
     case By::meets_slo: {
@@ -307,6 +311,12 @@ std::string whole_text(const Rule& rule, std::span<const TargetTrace> considered
 }
 
 }  // namespace
+
+bool has_slo(const Facts& facts) {
+  static const std::array kSlo{*find_fact("app.slo.ttft"), *find_fact("app.slo.tpot"),
+                               *find_fact("app.slo.deadline")};
+  return std::ranges::any_of(kSlo, [&](FactId id) { return facts.get(id) != nullptr; });
+}
 
 Picked pick(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts) {
   const Picked picked = pick_by_prediction(rule, considered, facts);

@@ -17,6 +17,9 @@ inline constexpr std::int64_t kNearPercent = 10;
 // equal to it, and so do those within kNearPercent. Nobody notices a thousandth of a second.
 inline constexpr std::int64_t kNearDelay = 1000;
 
+// Whether the app has a time to first token, per output token or to the end to hold.
+bool has_slo(const Facts& facts);
+
 // By the rule's `pick`. `considered`: the rule's targets in order, at least one of them available. An
 // available target whose trial is due (`trial_due`) is taken instead of the one that predictions pick, where
 // it is listed before it, or where they pick none.

@@ -107,9 +107,21 @@ class Choice {
 
   std::vector<Way> meets_slo() const {
     Way first_that_does{before({truth_of(search_.meets_slo(target_.backend), kYes)}, kNo | kUnknown), {}};
-    Way unpredicted{before({}), {}};
-    for (const Target& each : rule_.use) unpredicted.goals.push_back(unusable(each.backend, kUnknown));
-    std::vector<Way> out{std::move(first_that_does), std::move(unpredicted), trial()};
+    Goals none_known;
+    for (const Target& each : rule_.use) none_known.push_back(unusable(each.backend, kUnknown));
+    Way unpredicted{before(none_known), {}};
+    std::vector<Way> out{std::move(first_that_does)};
+    if (rule_.on_slo_miss == OnSloMiss::fastest) {
+      // Without an SLO the fastest is taken, and whether there is one the facts may leave open.
+      for (Way& way : least(TargetFact::expected_total)) {
+        way.goals.insert(way.goals.end(), none_known.begin(), none_known.end());
+        out.push_back(std::move(way));
+      }
+      for (const Target& each : rule_.use)
+        unpredicted.wishes.push_back({fact_of(each, TargetFact::expected_total), true, true});
+    }
+    out.push_back(std::move(unpredicted));
+    out.push_back(trial());
     if (rule_.on_slo_miss == OnSloMiss::next) return out;
     const auto ways = rule_.on_slo_miss == OnSloMiss::fastest ? least(TargetFact::expected_total)
                                                               : std::vector<Way>{{before({}), {}}};

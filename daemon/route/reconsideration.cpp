@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "daemon/route/exact_time.hpp"
+#include "policy/pick.hpp"
 
 namespace flyball::route {
 namespace {
@@ -77,10 +78,12 @@ Expectation expectation_of(const policy::TargetTrace& row, const policy::Facts& 
           time(TargetFact::expected_delay_to_others)};
 }
 
-std::optional<milliseconds> deadline_of(const policy::Facts& facts) {
+SloLeft slo_of(const policy::Facts& facts) {
   static const policy::FactId kDeadline = *policy::find_fact("app.slo.deadline");
-  const policy::Fact* const fact = facts.get(kDeadline);
-  return fact == nullptr ? std::nullopt : std::optional(milliseconds(std::get<std::int64_t>(fact->value)));
+  SloLeft out{policy::has_slo(facts), std::nullopt};
+  if (const policy::Fact* const fact = facts.get(kDeadline))
+    out.deadline = milliseconds(std::get<std::int64_t>(fact->value));
+  return out;
 }
 
 bool is_available(const policy::TargetTrace& row, const policy::Facts& facts) {
@@ -91,17 +94,20 @@ bool is_available(const policy::TargetTrace& row, const policy::Facts& facts) {
 
 // The lead of a target over the request's own, by the way in which its rule picks (policy/pick).
 enum class Lead : std::uint8_t { none, faster, holds_slo, considerate };
-// `deadline`: time left until the app's deadline.
-Lead lead_of(const Expectation& other, const Expectation& own, const std::optional<milliseconds>& deadline) {
+Lead lead_of(const Expectation& other, const Expectation& own, const SloLeft& slo) {
   if (other.rule->pick == policy::Pick::meets_slo) {
     if (own.meets_slo == true) return Lead::none;
     if (other.meets_slo == true) return Lead::holds_slo;
-    const bool known = own.meets_slo || other.meets_slo;
+    const bool known = own.meets_slo || other.meets_slo || !slo.declared;
     if (!known || other.rule->on_slo_miss != policy::OnSloMiss::fastest) return Lead::none;
   }
   if (other.rule->pick == policy::Pick::considerate) {
-    const auto passes = [&](const Expectation& at) { return deadline && at.total && *at.total > *deadline; };
-    const auto holds = [&](const Expectation& at) { return deadline && at.total && *at.total <= *deadline; };
+    const auto passes = [&](const Expectation& at) {
+      return slo.deadline && at.total && *at.total > *slo.deadline;
+    };
+    const auto holds = [&](const Expectation& at) {
+      return slo.deadline && at.total && *at.total <= *slo.deadline;
+    };
     if (passes(own) && holds(other)) return Lead::holds_slo;
     if (passes(other) && holds(own)) return Lead::none;
     if (!own.delay_to_others || !other.delay_to_others) return Lead::none;
@@ -116,7 +122,7 @@ Lead lead_of(const Expectation& other, const Expectation& own, const std::option
 Outlook outlook_of(const policy::Decision& decision, const policy::Facts& facts, microseconds waited) {
   Outlook out;
   out.waited = waited;
-  out.deadline = deadline_of(facts);
+  out.slo = slo_of(facts);
   for (const policy::TargetTrace& row : decision.targets)
     if (row.verdict == policy::Verdict::chosen) out.own = expectation_of(row, facts);
   bool deciding = false;
@@ -141,7 +147,7 @@ bool stays_against(const policy::Decision& again, const policy::Facts& facts, co
     if (row.verdict == policy::Verdict::available && row.rule == again.rule && row.target->backend == backend)
       own = expectation_of(row, facts);
   }
-  return own && lead_of(*chosen, *own, deadline_of(facts)) == Lead::none;
+  return own && lead_of(*chosen, *own, slo_of(facts)) == Lead::none;
 }
 
 void Reconsideration::decided(Outlook outlook) {
@@ -152,7 +158,7 @@ void Reconsideration::decided(Outlook outlook) {
 
 std::optional<microseconds> Reconsideration::until_look(const Outlook& now) const {
   const bool by_prediction = now.own.rule->pick != policy::Pick::first || !now.others.empty();
-  if (left_.size() >= kMostMoves || (!has_slo() && !by_prediction)) return std::nullopt;
+  if (left_.size() >= kMostMoves || (!declares_slo() && !by_prediction)) return std::nullopt;
   microseconds gap = kLongestGap;
   if (now.own.ttft)
     gap = std::clamp(std::max(now.waited, *now.own.ttft) / kLooksInAWait, kShortestGap, kLongestGap);
@@ -170,7 +176,7 @@ std::optional<microseconds> Reconsideration::until_look(const Outlook& now) cons
 std::optional<std::string> Reconsideration::reason(const Outlook& now) const {
   if (auto why = slo_at_stake(now)) return why;
   if (auto why = another_is_better(now)) return why;
-  return has_slo() ? std::nullopt : own_is_worse(now);
+  return declares_slo() ? std::nullopt : own_is_worse(now);
 }
 
 std::optional<std::string> Reconsideration::slo_at_stake(const Outlook& now) const {
@@ -189,11 +195,10 @@ std::optional<std::string> Reconsideration::slo_at_stake(const Outlook& now) con
 
 std::optional<std::string> Reconsideration::another_is_better(const Outlook& now) const {
   for (const Expectation& other : now.others) {
-    const Lead lead = lead_of(other, now.own, now.deadline);
+    const Lead lead = lead_of(other, now.own, now.slo);
     if (lead == Lead::none) continue;
     const bool known = std::ranges::any_of(then_.others, [&](const Expectation& before) {
-      return before.target->backend == other.target->backend &&
-             lead_of(before, then_.own, then_.deadline) == lead;
+      return before.target->backend == other.target->backend && lead_of(before, then_.own, then_.slo) == lead;
     });
     if (known) continue;
     if (lead == Lead::holds_slo)

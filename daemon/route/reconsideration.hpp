@@ -24,11 +24,17 @@ struct Expectation {
   std::optional<std::chrono::microseconds> delay_to_others = {};
 };
 
+// app.slo.* of a waiting request.
+struct SloLeft {
+  bool declared = false;                              // the app has an SLO
+  std::optional<std::chrono::milliseconds> deadline;  // time left until the deadline
+};
+
 // The predictions for a waiting request at one moment.
 struct Outlook {
-  std::chrono::microseconds waited{0};                // since the admission
-  std::optional<std::chrono::milliseconds> deadline;  // app.slo.deadline: what is left of it
-  Expectation own;                                    // at the target where the request waits
+  std::chrono::microseconds waited{0};  // since the admission
+  SloLeft slo;
+  Expectation own;  // at the target where the request waits
   // Usable targets of the deciding rule and of those before it that pick by prediction, each engine once.
   std::vector<Expectation> others;
 };
@@ -72,7 +78,7 @@ class Reconsideration {
   std::optional<std::string> slo_at_stake(const Outlook& now) const;
   std::optional<std::string> another_is_better(const Outlook& now) const;
   std::optional<std::string> own_is_worse(const Outlook& now) const;
-  bool has_slo() const noexcept { return slo_.ttft || slo_.tpot || slo_.deadline; }
+  bool declares_slo() const noexcept { return slo_.ttft || slo_.tpot || slo_.deadline; }
 
   config::Slo slo_;
   Outlook then_;  // at the latest decision

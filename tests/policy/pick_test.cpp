@@ -199,6 +199,21 @@ INSTANTIATE_TEST_SUITE_P(
                  {{"opencl", 900}, {"cpu", 100}},
                  "opencl",
                  "opencl: first listed, of none it is known whether it meets the SLO"},
+        PickCase{"without_any_slo_the_fastest_that_a_miss_would_take",
+                 kSloFastest,
+                 {{"opencl", 900}, {"cpu", 100}},
+                 "cpu",
+                 "cpu: fastest, 100 ms expected in all (opencl 900 ms; within 10 % nothing else)"},
+        PickCase{"without_any_slo_or_time_the_first",
+                 kSloFastest,
+                 {{"opencl"}, {"cpu"}},
+                 "opencl",
+                 "opencl: first listed, the time of none is predicted"},
+        PickCase{"without_any_slo_the_first_that_a_miss_would_take",
+                 kSloFirst,
+                 {{"opencl", 900}, {"cpu", 100}},
+                 "opencl",
+                 "opencl: first listed, of none it is known whether it meets the SLO"},
         PickCase{"a_miss_goes_on",
                  kSlo,
                  {{"vulkan", 900, false}, {"cpu", 100}, {"vllm", 50}},
@@ -228,6 +243,18 @@ INSTANTIATE_TEST_SUITE_P(
             "vulkan: no target meets the SLO (vulkan does not, 900 ms in all; cpu not known, 100 ms in all), "
             "first listed"}),
     [](const auto& row) { return std::string(row.param.name); });
+
+// An engine may have become faster than its figures: it has no `meets_slo` for a while.
+TEST(PickBySlo, TakesTheFirstWhereItIsUnknownWhetherAnSloIsMet) {
+  const Tree tree = pick_tree(picking(kSloFastest));
+  for (const char* slo : {"app.slo.ttft", "app.slo.tpot", "app.slo.deadline"}) {
+    Facts facts = expecting({{"opencl", 900}, {"cpu", 100}});
+    facts.set(slo, std::int64_t{50}, "manifest");
+    const Decision decision = decide(tree, facts);
+    EXPECT_EQ(to_string(*decision.target), "opencl") << slo;
+    EXPECT_EQ(said(decision, facts), "opencl: first listed, of none it is known whether it meets the SLO");
+  }
+}
 
 // ---- considerate ------------------------------------------------------------------------------------------
 

@@ -171,6 +171,8 @@ std::string predicted(const NaiveFacts& facts, const NaiveRule& rule,
       if (it->second == "true") return target;
       late = true;
     }
+  const bool has_slo = facts.contains("app.slo.deadline") || facts.contains("app.slo.ttft");
+  if (!late && rule.on_slo_miss == "fastest" && !has_slo) return fastest(facts, usable);
   if (!late || rule.on_slo_miss == "first") return usable.front();
   return rule.on_slo_miss == "fastest" ? fastest(facts, usable) : "";
 }
@@ -277,6 +279,7 @@ class Maker {
       if (below(4)) out[std::string("backend.") + target + ".available"] = below(5) < 3 ? "true" : "false";
     const bool any_slo = below(3), any_time = below(3), any_trial = below(2), any_delay = below(4);
     if (!below(3)) out["app.slo.deadline"] = "1";
+    if (!below(4)) out["app.slo.ttft"] = "1";
     for (const char* target : kTargets) {
       const std::string prefix = std::string("backend.") + target + ".";
       if (any_time && below(4)) out[prefix + "expected_total"] = std::to_string(10 * (95 + below(30)));

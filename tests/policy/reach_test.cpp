@@ -82,6 +82,7 @@ class Trees {
     if (below(4)) out.set("workload.concurrency", std::int64_t{below(5)}, "t");
     if (below(4)) out.set("model.moe", below(2) != 0, "t");
     if (below(4)) out.set("app.privacy", std::string(below(2) ? "any" : "local_only"), "t");
+    if (below(3) == 0) out.set("app.slo.ttft", std::int64_t{500}, "t");
     if (below(4)) out.set("model.id", std::string(below(2) ? "a" : "b"), "t");
     if (below(4)) out.set("workload.modalities", std::vector<std::string>{below(2) ? "text" : "image"}, "t");
     for (const char* backend : {"cpu", "vulkan", "vllm"}) {
@@ -214,6 +215,23 @@ TEST(Reach, AgreesWithDecisionsOfRandomTrees) {
   EXPECT_GT(never_tried, 50);
   EXPECT_GT(tried, 20'000);
   EXPECT_GT(alternatives, 10'000);
+}
+
+// The targets before it can be used, and it is faster.
+TEST(Reach, WithoutAnSloTheFastestIsReached) {
+  const Tree tree = reach_tree(
+      "rules:\n"
+      "  - id: r\n    because: b\n    use: [opencl, cpu]\n    pick: meets_slo\n    on_slo_miss: fastest\n"
+      "    when: {all: [{fact: backend.opencl.available, eq: true}, {fact: backend.opencl.meets_slo, exists: "
+      "false},\n"
+      "                 {fact: backend.cpu.meets_slo, exists: false}, {fact: backend.cpu.trial_due, exists: "
+      "false}]}\n"
+      "default: {because: b, use: vulkan}\n");
+  const Target& cpu = tree.rules[0].use[1];
+  const ReachAnswer answer = reach(tree, tree.rules[0], cpu, Role::chosen, {});
+  ASSERT_EQ(answer.reach, Reach::possible);
+  EXPECT_EQ(decide(tree, answer.facts).target, &cpu);
+  EXPECT_THAT(dead_ends(tree), IsEmpty());
 }
 
 // ---- proofs -----------------------------------------------------------------------------------------------

@@ -230,6 +230,20 @@ TEST(Reconsideration, WhereNoTargetHoldsTheSloTheFasterOneIsAReason) {
   EXPECT_NE(w.reason(10ms), "") << "on_slo_miss of a default is `fastest`";
 }
 
+TEST(Reconsideration, WithoutAnSloTheFasterOneIsAReason) {
+  for (const char* policy :
+       {kPickBySlo, "default: {because: b, use: [cpu, vulkan], pick: meets_slo, on_slo_miss: first}\n"}) {
+    Waiting w(policy);
+    w.predict("cpu", 600ms, 4s).predict("vulkan", 600ms, 4s).decided();
+    w.predict("vulkan", 600ms, 1s);
+    EXPECT_EQ(w.reason(10ms) == "", policy != kPickBySlo) << policy;
+  }
+  Waiting w(kPickBySlo);
+  w.deadline(10s).predict("cpu", 600ms, 4s).predict("vulkan", 600ms, 4s).decided();
+  w.predict("vulkan", 600ms, 1s);
+  EXPECT_EQ(w.reason(10ms), "") << "it is unknown whether the deadline is met";
+}
+
 TEST(Reconsideration, ARuleThatTakesTheFirstTargetDoesNotCompareIt) {
   Waiting w(kPickFirst, slo_of(5s));
   w.predict("cpu", 1s, 4s).predict("vulkan", 1s, 4s).decided();
