@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "policy/cards.hpp"
 #include "policy/fastest.hpp"
 #include "policy/interactive.hpp"
 
@@ -189,6 +190,7 @@ std::optional<std::int64_t> least_model_bytes(const Facts& facts) {
 void derive(Facts& facts) {
   derive_fastest(facts);
   derive_interactive(facts);
+  derive_shared_cards(facts);
   const auto integer_of = [&](std::string_view name) -> std::int64_t {
     const Fact* fact = facts.get(name);
     return fact ? std::get<std::int64_t>(fact->value) : 0;

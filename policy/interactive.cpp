@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "config/app_manifest.hpp"
 
@@ -20,7 +22,11 @@ void derive_interactive(Facts& facts) {
   const bool asks_for_speed = facts.get(ttft) != nullptr || facts.get(tpot) != nullptr ||
                               (wanted != nullptr && std::get<std::string>(wanted->value) == "latency");
   const auto which = static_cast<config::WorkloadClass>(at - classes.begin());
-  facts.set(interactive, config::people_wait(which, asks_for_speed), kDerivedSource);
+  std::vector<FactId> from;
+  from.reserve(4);
+  for (const FactId id : {kind, objective, ttft, tpot})
+    if (facts.get(id) != nullptr) from.push_back(id);
+  facts.set_derived(interactive, config::people_wait(which, asks_for_speed), std::move(from));
 }
 
 }  // namespace flyball::policy

@@ -160,6 +160,8 @@ constexpr std::array kTargetFactInfos{
     FactInfo{".queue_waiting", integer, "", "requests that wait for it", ""},
     FactInfo{".reason", text, "", "why it is not available", ""},
     FactInfo{".running", integer, "", "requests it works on", ""},
+    FactInfo{".shares_card", boolean, "",
+             "another engine of this machine computes on the discrete GPU that it computes on, too", ""},
     FactInfo{".trial_due", boolean, "",
              "its speed with the request's model is not measured nor yet seen, and one request may find it "
              "out now",

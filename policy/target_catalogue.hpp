@@ -55,11 +55,12 @@ enum class TargetFact : std::uint8_t {
   queue_waiting,
   reason,
   running,
+  shares_card,
   trial_due,
   ttft,
   watts,
 };
-inline constexpr std::size_t kTargetFacts = 25;
+inline constexpr std::size_t kTargetFacts = 26;
 
 // One engine of this machine, or one upstream.
 struct TargetInstance {

@@ -16,6 +16,7 @@
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/records.hpp"
 #include "daemon/settings/config_files.hpp"
+#include "policy/cards.hpp"
 #include "policy/interactive.hpp"
 #include "policy/simulate.hpp"
 
@@ -52,7 +53,8 @@ int simulate(const SimulateOptions& options) {
     const route::RequestRecord& request = record.request;
     const std::string served = served_by(request);
     policy::Facts facts = record.facts;
-    policy::derive_interactive(facts);  // records of older versions lack it
+    policy::derive_interactive(facts);  // records of older versions lack these
+    policy::derive_shared_cards(facts);
     const policy::PastRequest one{request.app, request.model,   record.rule, record.target,
                                   served,      request.ttft_ms, facts};
     if (options.app.empty() || request.app == options.app)

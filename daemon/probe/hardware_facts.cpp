@@ -85,6 +85,28 @@ std::optional<std::string> best_card_beside(const DeviceProbe& probe, std::span<
   return i ? std::optional(probe.devices[*i].id) : std::nullopt;
 }
 
+// The discrete GPUs among the devices of a kind that `ids` names.
+std::vector<ProbedDevice> cards_of(const DeviceProbe& probe, const std::vector<std::string>& ids) {
+  std::vector<ProbedDevice> out;
+  for (const DeviceReport& device : probe.devices)
+    if (device.kind == kDiscrete && std::ranges::find(ids, device.id) != ids.end())
+      out.push_back({&probe, &device});
+  return out;
+}
+
+// Whether engines of the kind compute on a card that those of another kind compute on.
+bool shares_card(const config::EngineKind& kind, const HardwareReport& report,
+                 const config::PerKind<ApprovedDevices>& devices) {
+  const auto cards = cards_of(report.devices[kind], *devices[kind]);
+  return std::ranges::any_of(config::kEngineKinds, [&](const config::EngineKind& other) {
+    if (&other == &kind || !other.has_devices() || !devices[other]) return false;
+    const auto theirs = cards_of(report.devices[other], *devices[other]);
+    return std::ranges::any_of(cards, [&](const ProbedDevice& card) {
+      return std::ranges::any_of(theirs, [&](const ProbedDevice& one) { return same_hardware(card, one); });
+    });
+  });
+}
+
 }  // namespace
 
 config::PerKind<ApprovedDevices> approved_devices(const HardwareReport& report,
@@ -98,9 +120,7 @@ config::PerKind<ApprovedDevices> approved_devices(const HardwareReport& report,
     const auto other = names[kind].empty() && !cards.empty() ? best_card_beside(probe, cards) : std::nullopt;
     out[kind] = other ? std::vector{*other} : approved(probe, std::string(kind.name), names[kind]);
     if (!out[kind]) continue;
-    for (const DeviceReport& device : probe.devices)
-      if (device.kind == kDiscrete && std::ranges::find(*out[kind], device.id) != out[kind]->end())
-        cards.push_back({&probe, &device});
+    for (const ProbedDevice& card : cards_of(probe, *out[kind])) cards.push_back(card);
   }
   return out;
 }
@@ -192,10 +212,10 @@ void set_engine_facts(const HardwareReport& report, const config::PerKind<config
       continue;
     }
     facts.set(fact_of(target, TargetFact::available), true, kProbe);
+    facts.set(fact_of(target, TargetFact::shares_card), shares_card(*kind, report, by_kind), kProbe);
     if (kind->most_devices == 1) continue;
-    for (const DeviceReport& device : report.devices[*kind].devices)
-      if (device.kind == kDiscrete && std::ranges::find(*devices, device.id) != devices->end())
-        used += std::min(device.memory_bytes, kMostMemory);
+    for (const ProbedDevice& card : cards_of(report.devices[*kind], *devices))
+      used += std::min(card.device->memory_bytes, kMostMemory);
   }
   if (used > 0) facts.set("hardware.gpu.memory_used", as_integer(used), kProbe);
 }

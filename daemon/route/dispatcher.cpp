@@ -126,12 +126,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   const bool changes = !overrides.empty() || !asked.left.empty();
   if (changes) forget_derived(facts);
   for (const policy::NamedFact& fact : overrides) facts.set(fact.id, fact.value, "override");
-  for (const std::string& backend : asked.left) {
-    const auto fact_of = [&](policy::TargetFact which) { return facts.targets()->fact_of(backend, which); };
-    facts.set(fact_of(policy::TargetFact::available), false, "request");
-    facts.set(fact_of(policy::TargetFact::reason), std::string("the request left it while it waited"),
-              "request");
-  }
+  bar_left(asked.left, facts);
   std::vector<predict::EngineState> engines;
   std::vector<predict::Neighbour> neighbours;
   for (const fleet::WorkerStatus& worker : live.workers) {

@@ -205,4 +205,22 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
   return facts;
 }
 
+void bar_left(std::span<const std::string> left, policy::Facts& facts) {
+  const auto set = [&](const policy::TargetInstance& target, std::string why) {
+    facts.set(fact_of(target, TargetFact::available), false, kRequest);
+    facts.set(fact_of(target, TargetFact::reason), std::move(why), kRequest);
+  };
+  const auto is = [&](const policy::TargetInstance& target, TargetFact which) {
+    return facts.is_true(fact_of(target, which));
+  };
+  for (const policy::TargetInstance& one : facts.targets()->instances()) {
+    if (std::ranges::find(left, one.id) == left.end()) continue;
+    if (is(one, TargetFact::available) && is(one, TargetFact::shares_card))
+      for (const policy::TargetInstance& other : facts.targets()->instances())
+        if (&other != &one && is(other, TargetFact::shares_card) && is(other, TargetFact::available))
+          set(other, "it computes on the card of " + one.id + ", which the request left while it waited");
+    set(one, "the request left it while it waited");
+  }
+}
+
 }  // namespace flyball::route

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,5 +50,9 @@ policy::Facts gather(const policy::Facts& hardware, std::chrono::milliseconds pr
                      const RequestTraits& request, const LiveState& live,
                      const BackendInfo* file = nullptr, const measure::Book& measured = {},
                      std::int64_t now = 0);
+
+// Makes engines unavailable that the request left while it waited, and those on the card of one that it left
+// while that could be used: there it would compute beside the work that it did not wait for.
+void bar_left(std::span<const std::string> left, policy::Facts& facts);
 
 }  // namespace flyball::route

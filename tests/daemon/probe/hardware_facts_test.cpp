@@ -278,6 +278,27 @@ TEST(OpenedDevices, OneCardIsOpenedByBothKinds) {
   EXPECT_EQ(opened(machine({llvmpipe}, {one})), "| 4090#0");
 }
 
+TEST(HardwareFacts, EnginesOnOneCardShareIt) {
+  const DeviceReport big = card("4090", 0, 24), small = card("3060", 0, 12);
+  const DeviceReport uhd = device("UHD", "integrated", "intel", 64);
+  const auto shared = [](const probe::HardwareReport& report, config::DeviceNames opencl = {}) {
+    const auto facts = seen(report, std::move(opencl));
+    std::string out;
+    for (const char* id : {"vulkan", "opencl"}) {
+      const policy::Fact* const fact = facts.get("backend." + std::string(id) + ".shares_card");
+      out += fact == nullptr ? "?" : std::get<bool>(fact->value) ? "y" : "n";
+    }
+    return out;
+  };
+  EXPECT_EQ(shared(machine({big}, {big})), "yy");
+  EXPECT_EQ(shared(machine({big, small}, {big, small})), "nn");
+  EXPECT_EQ(shared(machine({big, small}, {big, small}), {"3060", "4090"}), "yy") << "OpenCL has both";
+  EXPECT_EQ(shared(machine({big}, {})), "n?") << "OpenCL has none";
+  EXPECT_EQ(shared(machine({uhd}, {uhd})), "nn") << "an integrated GPU is no card";
+  EXPECT_EQ(shared(machine({uhd}, {uhd, big})), "nn");
+  EXPECT_EQ(shared(machine({}, {})), "??");
+}
+
 TEST(OpenedDevices, TheConfigurationComesFirst) {
   const DeviceReport big = card("4090", 0, 24), small = card("3060", 0, 12);
   const auto two = machine({big, small}, {big, small});

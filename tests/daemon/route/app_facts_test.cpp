@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "config/app_needs.hpp"
 #include "daemon/route/dispatcher_impl.hpp"
@@ -122,6 +123,29 @@ TEST(AppFacts, AWaitingRequestHasWhatIsLeftOfItsSlo) {
   EXPECT_EQ(value<std::int64_t>(facts, "app.slo.deadline"), 0) << "it is over";
   EXPECT_EQ(wanted_slo(app, request).ttft, 2s) << "from the admission";
   EXPECT_EQ(wanted_slo(app, request).deadline, 1s);
+}
+
+// Vulkan would compute beside the work that the request did not wait for; where OpenCL died it would not.
+TEST(LeftEngines, BarTheCardThatTheyComputeOn) {
+  policy::Facts two_cards;
+  for (const char* id : {"vulkan", "opencl"}) {
+    two_cards.set("backend." + std::string(id) + ".available", true, "probe");
+    two_cards.set("backend." + std::string(id) + ".shares_card", false, "probe");
+  }
+  policy::Facts one_card = two_cards;
+  for (const char* id : {"vulkan", "opencl"})
+    one_card.set("backend." + std::string(id) + ".shares_card", true, "probe");
+  policy::Facts dead = one_card;
+  dead.set("backend.opencl.available", false, "supervisor");
+  const std::vector<std::string> left{"opencl"};
+  const auto vulkan_stays = [&](policy::Facts facts) {
+    bar_left(left, facts);
+    EXPECT_FALSE(value<bool>(facts, "backend.opencl.available"));
+    return value<bool>(facts, "backend.vulkan.available");
+  };
+  EXPECT_TRUE(vulkan_stays(two_cards));
+  EXPECT_FALSE(vulkan_stays(one_card));
+  EXPECT_TRUE(vulkan_stays(dead));
 }
 
 }  // namespace
