@@ -35,8 +35,8 @@ void count_switch(std::string& last, std::string now, std::uint64_t& switches) {
 // "41 ms (of 30)", "41 ms (of 300, all apps)", "unknown".
 std::string shown_ttft(const Json& ttft) {
   if (ttft.is_null()) return "unknown";
-  return config::milliseconds_text(std::llround(ttft["p50"].get<double>() * 1000)) + " (of " + ttft["requests"].dump() +
-         (ttft["of"] == "all" ? ", all apps)" : ")");
+  return config::milliseconds_text(std::llround(ttft["p50"].get<double>() * 1000)) + " (of " +
+         ttft["requests"].dump() + (ttft["of"] == "all" ? ", all apps)" : ")");
 }
 
 std::string percent_text(double percent) {

@@ -66,7 +66,7 @@ void add_why_not_command(CLI::App& app, int& exit_code) {
       "Examples:\n"
       "  flyball why-not vllm one RTX 4090, chat\n"
       "  flyball why-not vulkan --app chat-page\n"
-      "  flyball why-not opencl:throughput --facts case.json\n"
+      "  flyball why-not opencl:background --facts case.json\n"
       "\n"
       "Words and facts are those of `flyball advise`. Exit code 65: no such target, word or fact.");
   command->callback([options, &exit_code] { exit_code = why_not(*options); });

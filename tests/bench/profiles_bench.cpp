@@ -1,6 +1,6 @@
 // What request settings change on one engine: the time between two tokens of a stream beside long prompts of
-// another app, with the settings of `latency` and without any; and the tokens per second of a batch, with the
-// settings of `throughput` and without any. Both by turns on one loaded engine, because a shared machine's
+// another app, with the settings of a profile `latency` and without any; and the tokens per second of a batch, with the
+// settings of a profile `throughput` and without any. Both by turns on one loaded engine, because a shared machine's
 // speed drifts. Random tokens, so that nothing is cached. --help lists the options, --json prints one object.
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -103,17 +103,17 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"apu_chat",
             kApu,
             {.concurrency = 1},
-            "vulkan:latency unified_memory_few_streams",
+            "vulkan unified_memory_few_streams",
             "cpu unified_memory_few_streams"},
         Row{"apu_that_declares_nothing",
             kApu,
             {},
-            "vulkan:latency unified_memory_few_streams",
+            "vulkan unified_memory_few_streams",
             "cpu unified_memory_few_streams"},
         Row{"unified_before_any_other_question",
             kApu,
             {.kind = "rag", .prompt_tokens = 30000, .moe = true, .fixed_critical = true},
-            "vulkan:latency unified_memory_few_streams",
+            "vulkan unified_memory_few_streams",
             "cpu unified_memory_few_streams"},
         Row{"apu_eight_streams",
             kApu,
@@ -123,17 +123,13 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"apu_eight_private_streams",
             kApu,
             {.concurrency = 8, .privacy = "local_only"},
-            "vulkan:throughput unified_memory_many_streams_of_people",
+            "vulkan unified_memory_many_streams_of_people",
             "cpu unified_memory_many_streams_of_people"},
-        Row{"rtx_chat",
-            kRtx4090,
-            {.concurrency = 1},
-            "opencl:latency one_gpu_one_user",
-            "cpu one_gpu_one_user"},
+        Row{"rtx_chat", kRtx4090, {.concurrency = 1}, "opencl one_gpu_one_user", "cpu one_gpu_one_user"},
         Row{"rtx_agent_seven_streams",
             kRtx4090,
             {.kind = "agent", .concurrency = 7},
-            "opencl:latency one_gpu_one_user",
+            "opencl one_gpu_one_user",
             "cpu one_gpu_one_user"},
         Row{"laptop_nightly_batch",
             kLaptop,
@@ -148,8 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"rtx_summaries_that_somebody_waits_for",
             kRtx4090,
             {.kind = "summarization", .privacy = "local_only", .slo_ttft = 800},
-            "opencl:throughput one_gpu_prompts_in_time",
-            "cpu one_gpu_prompts_in_time"},
+            "opencl one_gpu_one_user",
+            "cpu one_gpu_one_user"},
         Row{"laptop_long_batch_of_many_streams",
             kLaptop,
             {.kind = "batch", .concurrency = 8, .prompt_tokens = 9000, .privacy = "local_only"},
@@ -163,8 +159,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"two_3090_batch_of_many_streams",
             kTwo3090,
             {.kind = "batch", .concurrency = 8, .privacy = "local_only"},
-            "opencl:background production_batch_on_cards",
-            "cpu:background production_batch_on_cards"},
+            "opencl:background production_batch",
+            "cpu:background production_batch"},
         Row{"laptop_batch_of_many_streams",
             kLaptop,
             {.kind = "batch", .concurrency = 8, .privacy = "local_only"},
@@ -198,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"rtx_private_production",
             kRtx4090,
             {.concurrency = 32, .privacy = "local_only"},
-            "opencl:throughput production_streams",
+            "opencl production_streams",
             "cpu production_streams"},
         Row{"rtx_shared_prefix",
             kRtx4090,
@@ -208,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"rtx_moe_private",
             kRtx4090,
             {.privacy = "local_only", .moe = true},
-            "opencl:throughput prefill_bound_streams",
+            "opencl prefill_bound_streams",
             "cpu prefill_bound_streams"},
         Row{"rtx_fixed_critical",
             kRtx4090,
@@ -218,48 +214,44 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"radeon_fixed_critical",
             kRadeon,
             {.fixed_critical = true},
-            "opencl:latency one_gpu_one_user",
+            "opencl one_gpu_one_user",
             "cpu one_gpu_one_user"},
         Row{"two_3090_home",
             kTwo3090,
             {.concurrency = 2},
-            "opencl:throughput several_gpus_few_streams",
+            "opencl several_gpus_few_streams",
             "cpu several_gpus_few_streams"},
         Row{"two_3090_production",
             kTwo3090,
             {.concurrency = 8},
-            "vllm production_streams_on_cards",
-            "cpu production_streams_on_cards"},
+            "vllm production_streams",
+            "cpu production_streams"},
         Row{"four_3090_home",
             kFour3090,
             {},
-            "opencl:throughput several_gpus_few_streams",
+            "opencl several_gpus_few_streams",
             "cpu several_gpus_few_streams"},
         Row{"eight_gpus",
             kServer8,
             {.concurrency = 4},
-            "opencl:throughput several_gpus_few_streams",
+            "opencl several_gpus_few_streams",
             "cpu several_gpus_few_streams"},
         Row{"eight_gpus_production",
             kServer8,
             {.concurrency = 50},
-            "vllm production_streams_on_cards",
-            "cpu production_streams_on_cards"},
+            "vllm production_streams",
+            "cpu production_streams"},
         Row{"eight_gpus_private_production",
             kServer8,
             {.concurrency = 50, .privacy = "local_only"},
-            "opencl:throughput production_streams_on_cards",
-            "cpu production_streams_on_cards"},
-        Row{"cluster",
-            kClusterNode,
-            {.concurrency = 100},
-            "dynamo cluster",
-            "cpu production_streams_on_cards"},
+            "opencl production_streams",
+            "cpu production_streams"},
+        Row{"cluster", kClusterNode, {.concurrency = 100}, "dynamo cluster", "cpu production_streams"},
         Row{"cluster_private",
             kClusterNode,
             {.concurrency = 100, .privacy = "local_only"},
-            "opencl:throughput production_streams_on_cards",
-            "cpu production_streams_on_cards"},
+            "opencl production_streams",
+            "cpu production_streams"},
         Row{"cluster_without_gpu",
             kCpuNode,
             {.concurrency = 100},
@@ -302,16 +294,16 @@ TEST_P(ShippedPolicyMeasured, PassesOverTheSlowerEngine) {
 INSTANTIATE_TEST_SUITE_P(
     Table, ShippedPolicyMeasured,
     testing::Values(
-        MeasuredRow{"apu_nothing_measured", kApu, {}, 0, 0, 0, "vulkan:latency"},
-        MeasuredRow{"apu_as_its_class", kApu, {}, 10, 30, 25, "vulkan:latency"},
+        MeasuredRow{"apu_nothing_measured", kApu, {}, 0, 0, 0, "vulkan"},
+        MeasuredRow{"apu_as_its_class", kApu, {}, 10, 30, 25, "vulkan"},
         MeasuredRow{"apu_slower_gpu", kApu, {}, 30, 10, 0, "cpu"},
-        MeasuredRow{"apu_hardly_slower_gpu", kApu, {}, 31, 30, 0, "vulkan:latency"},
+        MeasuredRow{"apu_hardly_slower_gpu", kApu, {}, 31, 30, 0, "vulkan"},
         MeasuredRow{"apu_faster_by_opencl", kApu, {}, 10, 20, 40, "opencl"},
-        MeasuredRow{"apu_only_the_gpu_measured", kApu, {}, 0, 10, 0, "vulkan:latency"},
+        MeasuredRow{"apu_only_the_gpu_measured", kApu, {}, 0, 10, 0, "vulkan"},
         MeasuredRow{"apu_many_streams_upstream", kApu, {.concurrency = 8}, 30, 10, 0, "vllm"},
         MeasuredRow{
             "apu_many_private_streams", kApu, {.concurrency = 8, .privacy = "local_only"}, 30, 10, 0, "cpu"},
-        MeasuredRow{"rtx_as_its_class", kRtx4090, {}, 10, 30, 40, "opencl:latency"},
+        MeasuredRow{"rtx_as_its_class", kRtx4090, {}, 10, 30, 40, "opencl"},
         MeasuredRow{"rtx_faster_by_vulkan", kRtx4090, {}, 10, 60, 40, "vulkan"},
         MeasuredRow{"rtx_slower_than_cpu", kRtx4090, {}, 60, 0, 40, "cpu"},
         MeasuredRow{"rtx_production_upstream", kRtx4090, {.concurrency = 32}, 10, 60, 40, "vllm"},
@@ -325,6 +317,42 @@ INSTANTIATE_TEST_SUITE_P(
         MeasuredRow{"rtx_long_prompts_upstream", kRtx4090, {.prompt_tokens = 9000}, 10, 60, 40, "sglang"},
         MeasuredRow{"laptop", kLaptop, {}, 10, 0, 0, "cpu"}),
     [](const auto& row) { return std::string(row.param.name); });
+
+// Two engines on one card would halve each other. With a second card, or without OpenCL, Vulkan serves.
+TEST(ShippedPolicy, VulkanSharesNoCardWithOpenCl) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const auto vulkan_of = [&](Machine machine, bool opencl, const char* kind) {
+    Facts facts = facts_of({"", machine, {.kind = kind}, "", ""}, true);
+    facts.set("backend.opencl.available", opencl, "test");
+    derive(facts);
+    const Decision d = decide(*tree, facts);
+    for (const TargetTrace& row : d.targets)
+      if (row.target->backend == "vulkan") return row.verdict;
+    return Verdict::unavailable;
+  };
+  for (const char* kind : {"chat", "batch"}) {
+    EXPECT_EQ(vulkan_of(kRtx4090, true, kind), Verdict::denied) << kind;
+    EXPECT_EQ(vulkan_of(kRtx4090, false, kind), Verdict::chosen) << kind;
+    EXPECT_EQ(vulkan_of(kTwo3090, true, kind), Verdict::available) << kind;
+    EXPECT_EQ(vulkan_of(kApu, true, kind), Verdict::chosen) << kind << ": one memory, and no card";
+  }
+  // Of a card that both were measured on, the clearly faster engine has it.
+  const auto denied = [&](double opencl_tps, double vulkan_tps) {
+    Facts facts = facts_of({"", kRtx4090, {}, "", ""}, true);
+    if (opencl_tps > 0) facts.set("backend.opencl.decode_tps", opencl_tps, "measured");
+    facts.set("backend.vulkan.decode_tps", vulkan_tps, "measured");
+    derive(facts);
+    const Decision d = decide(*tree, facts);
+    std::string out;
+    for (const TargetTrace& row : d.targets)
+      if (row.verdict == Verdict::denied) out += (out.empty() ? "" : " ") + row.target->backend;
+    return out;
+  };
+  EXPECT_EQ(denied(30, 31), "vulkan") << "hardly faster";
+  EXPECT_EQ(denied(0, 31), "vulkan") << "there is nothing to compare it with";
+  EXPECT_EQ(denied(30, 60), "opencl");
+}
 
 TEST(ShippedPolicy, EveryRuleSaysWhyAndWherefrom) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
@@ -346,9 +374,12 @@ TEST(ShippedPolicy, SkippedEnginesAreInTheReceipt) {
   ASSERT_TRUE(tree);
   const Decision d = decide(*tree, facts_of({"", kRtx4090, {.concurrency = 1}, "", ""}, false));
   ASSERT_GE(d.targets.size(), 2U);
-  EXPECT_EQ(to_string(*d.targets[0].target), "opencl:latency");
+  EXPECT_EQ(to_string(*d.targets[0].target), "opencl");
   EXPECT_EQ(d.targets[0].verdict, Verdict::unavailable);
-  EXPECT_EQ(d.targets[1].verdict, Verdict::chosen);
+  EXPECT_EQ(to_string(*d.targets[1].target), "vulkan");
+  EXPECT_EQ(d.targets[1].verdict, Verdict::unavailable);
+  ASSERT_GE(d.targets.size(), 3U);
+  EXPECT_EQ(d.targets[2].verdict, Verdict::chosen);
 }
 
 }  // namespace

@@ -56,13 +56,10 @@ TEST(Profiles, WithoutThemNothingIsSet) {
 TEST(Profiles, OfTheShippedPolicyAct) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree) << tree.error().where << ": " << tree.error().message;
-  const auto* latency = settings_of(*tree, Target{"cpu", "latency"});
-  const auto* throughput = settings_of(*tree, Target{"cpu", "throughput"});
-  ASSERT_TRUE(latency && throughput);
-  EXPECT_EQ(latency->place, QueuePlace::ahead);
-  EXPECT_EQ(throughput->place, QueuePlace::usual) << "rules for chat with many streams name it, too";
-  EXPECT_FALSE(latency->step_budget) << "a budget under the reading of the weights starves prompts";
-  EXPECT_TRUE(throughput->step_budget);
+  const auto* background = settings_of(*tree, Target{"cpu", "background"});
+  ASSERT_TRUE(background);
+  EXPECT_EQ(background->place, QueuePlace::behind);
+  EXPECT_FALSE(background->step_budget);
 }
 
 TEST(Profiles, InWords) {

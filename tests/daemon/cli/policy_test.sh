@@ -125,7 +125,7 @@ cat >"$work/rtx.json" <<'END'
  "hardware.cluster.nodes": 1, "backend.opencl.available": true}
 END
 run 0 explain --facts "$work/rtx.json"
-says "opencl:latency, by rule one_gpu_one_user"
+says "opencl, by rule one_gpu_one_user"
 run 0 explain --facts "$work/rtx.json" --json
 says '"outcome": "chosen"'
 echo '{"backend.cpu.available": false, "backend.cpu.reason": "off"}' >"$work/none.json"

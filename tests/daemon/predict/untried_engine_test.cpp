@@ -145,7 +145,7 @@ TEST(AnUnmeasuredGpu, HasBatchWorkByTheShippedPolicy) {
 TEST(AnUnmeasuredGpu, HasAChatWithAnSloByTheShippedPolicy) {
   Machine machine("discrete");
   EXPECT_THAT(picked(shipped(), machine.facts(2000)),
-              StartsWith("opencl:latency: first that meets the SLO, "));
+              StartsWith("opencl: first that meets the SLO, "));
 }
 
 TEST(AnUnmeasuredGpu, IsPredictedWithItsLoad) {
