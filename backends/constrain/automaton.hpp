@@ -1,0 +1,131 @@
+// The deterministic automaton of a Program, made lazily: its states are sets of configurations, numbered when
+// they are first met, and what was met once is remembered under a bound. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/constrain/program.hpp"
+
+namespace flyball::constrain {
+
+struct AutomatonLimits {
+  std::size_t memory = 32 << 20;        // bytes of sets, steps and stacks; more are collected
+  std::uint32_t configurations = 2048;  // of one set
+  std::uint32_t frames = 1 << 18;       // of all stacks together
+};
+
+class Automaton {
+ public:
+  using SetId = std::uint32_t;
+  static constexpr SetId kDead = 0;      // the bytes begin no word
+  static constexpr SetId kOverflow = 1;  // a limit was met on the way
+  static constexpr std::uint32_t kWhole = std::numeric_limits<std::uint32_t>::max();
+
+  explicit Automaton(std::shared_ptr<const Program> program, AutomatonLimits limits = {});
+
+  SetId start() const noexcept { return start_; }
+  SetId next(SetId from, std::uint8_t byte) {
+    const SetId to = steps_[step_of(from, byte)];
+    return to != kUnknown ? to : step(from, byte);
+  }
+  bool can_end(SetId id) const { return sets_[id].can_end; }  // the bytes are a word
+  // The bytes that begin more of a word.
+  grammar::ByteSet bytes_after(SetId id) const;
+
+  // The set with only the uppermost `depth` frames of its stacks, and with one count for all counts that
+  // `reach` bytes cannot lead to a bound. Words of up to `reach` bytes go on from both alike, unless the walk
+  // meets a set that is_cut: then it looked deeper. can_end is not kept.
+  SetId view(SetId of, std::uint32_t depth, std::uint32_t reach);
+  bool is_cut(SetId id) const { return sets_[id].cut; }
+
+  // collect() forgets all sets but held ones and those in `keep`, which keep their numbers.
+  void hold(SetId id) { ++sets_[id].holds; }
+  void release(SetId id) { --sets_[id].holds; }
+  bool is_full() const noexcept;
+  void collect(std::span<const SetId> keep);
+  std::uint64_t collections() const noexcept { return collections_; }
+
+  const Program& program() const noexcept { return *program_; }
+  const AutomatonLimits& limits() const noexcept { return limits_; }
+  std::size_t memory() const noexcept;
+
+ private:
+  using StackId = std::uint32_t;
+  static constexpr SetId kUnknown = std::numeric_limits<SetId>::max();
+  static constexpr StackId kBottom = 0;  // the end of the word
+  static constexpr StackId kCut = 1;     // frames that a view leaves out
+  static constexpr StackId kNoFrame = std::numeric_limits<StackId>::max();
+  static constexpr std::uint32_t kCounter = 1U << 31U;  // in Frame::what
+  // Counts that stand for many: far from both bounds, the least one reached or not.
+  static constexpr std::uint32_t kInside = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint32_t kBelow = kInside - 1;
+
+  // A state to return to, or kCounter | a counted procedure and the number of its words before this one.
+  struct Frame {
+    std::uint32_t what = 0, count = 0;
+    StackId parent = kBottom;
+    bool operator==(const Frame&) const = default;
+  };
+  struct FrameHash {
+    std::size_t operator()(const Frame& f) const noexcept {
+      std::uint64_t h = (std::uint64_t{f.what} << 32U | f.parent) * 0x9E3779B97F4A7C15U;
+      h ^= (h >> 32U) + f.count;
+      return (h * 0xD6E8FEB86659FD93U) >> 16U;
+    }
+  };
+  struct Configuration {
+    StateId state = 0;
+    StackId stack = kBottom;
+    auto operator<=>(const Configuration&) const = default;
+  };
+  struct Set {
+    std::vector<Configuration> configurations;  // in order; those whose state has edges
+    bool can_end = false, cut = false;
+    std::uint32_t holds = 0;
+  };
+
+  std::size_t step_of(SetId from, std::uint8_t byte) const {
+    return std::size_t{from} * program_->classes + program_->class_of[byte];
+  }
+  SetId step(SetId from, std::uint8_t byte);
+  void begin();
+  void visit(StateId state, StackId stack);
+  void leave(StackId stack);
+  void close();
+  SetId intern();
+  SetId add_set(Set set);
+  StackId push(Frame frame);
+  std::uint32_t far_count(const Frame& frame, std::uint32_t reach) const;
+  std::size_t bytes_of(const Set& set) const;
+  static std::uint64_t hash(const Set& set);
+
+  std::shared_ptr<const Program> program_;
+  AutomatonLimits limits_;
+  std::vector<Set> sets_;
+  std::vector<SetId> free_sets_;
+  std::vector<SetId> steps_;  // [set][class]
+  std::unordered_multimap<std::uint64_t, SetId> numbers_;
+  std::unordered_map<std::uint64_t, SetId> views_;  // by set and depth, for reach_
+  std::uint32_t reach_ = 0;
+  std::vector<Frame> frames_;
+  std::vector<StackId> free_frames_;
+  std::unordered_map<Frame, StackId, FrameHash> stacks_;
+  SetId start_ = kDead;
+  std::size_t used_ = 0;                          // bytes of the sets
+  std::size_t full_at_ = 0, frames_full_at_ = 0;  // when to collect
+  std::uint64_t collections_ = 0;
+  // Of the step at work.
+  Set made_;
+  bool overflow_ = false;
+  std::vector<Configuration> visited_;
+  std::vector<std::uint64_t> marks_;  // a hash set of what is in visited_: the round, and the place there
+  std::uint32_t round_ = 0;
+  std::vector<Frame> cut_frames_;
+};
+
+}  // namespace flyball::constrain

@@ -1,0 +1,86 @@
+#include "backends/constrain/matcher.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace flyball::constrain {
+
+Matcher::Matcher(std::shared_ptr<Automaton> automaton) : automaton_(std::move(automaton)) {
+  history_.push_back(automaton_->start());
+  automaton_->hold(now());
+}
+
+Matcher::Matcher(const Matcher& other) : automaton_(other.automaton_), history_(other.history_) {
+  for (const auto id : history_) automaton_->hold(id);
+}
+
+Matcher::Matcher(Matcher&& other) noexcept
+    : automaton_(std::exchange(other.automaton_, nullptr)), history_(std::move(other.history_)) {
+  other.history_.clear();
+}
+
+Matcher& Matcher::operator=(Matcher other) noexcept {
+  std::swap(automaton_, other.automaton_);
+  std::swap(history_, other.history_);
+  return *this;
+}
+
+Matcher::~Matcher() {
+  for (const auto id : history_) automaton_->release(id);
+}
+
+Result<Matcher> Matcher::begin(std::shared_ptr<Automaton> automaton) {
+  if (automaton->start() == Automaton::kOverflow) return overflow(*automaton);
+  return Matcher(std::move(automaton));
+}
+
+Result<bool> Matcher::accept(std::string_view bytes) {
+  Automaton::SetId to = now();
+  for (const char byte : bytes) {
+    to = automaton_->next(to, static_cast<std::uint8_t>(byte));
+    if (to == Automaton::kDead) return false;
+    if (to == Automaton::kOverflow) return overflow(*automaton_);
+    if (automaton_->is_full()) automaton_->collect(std::array{to});
+  }
+  automaton_->hold(to);
+  history_.push_back(to);
+  if (history_.size() > kHistory + 1) {
+    automaton_->release(history_.front());
+    history_.pop_front();
+  }
+  return true;
+}
+
+bool Matcher::rollback(std::size_t tokens) {
+  if (tokens >= history_.size()) return false;
+  for (; tokens > 0; --tokens) {
+    automaton_->release(history_.back());
+    history_.pop_back();
+  }
+  return true;
+}
+
+std::unexpected<Error> overflow(const Automaton& automaton) {
+  return fail(ErrorCode::unsupported_feature, "the grammar has more than " +
+                                                  std::to_string(automaton.limits().configurations) +
+                                                  " ways to read the text so far, or nests it in more than " +
+                                                  std::to_string(automaton.limits().frames) + " frames");
+}
+
+std::string forced(const Matcher& matcher, std::size_t most) {
+  Automaton& automaton = *matcher.automaton();
+  std::string out;
+  for (Automaton::SetId at = matcher.now(); out.size() < most && !automaton.can_end(at);) {
+    const grammar::ByteSet bytes = automaton.bytes_after(at);
+    if (bytes.count() != 1) break;
+    const std::size_t byte = bytes._Find_first();
+    at = automaton.next(at, static_cast<std::uint8_t>(byte));
+    if (at == Automaton::kOverflow) break;
+    out.push_back(static_cast<char>(byte));
+    if (automaton.is_full()) automaton.collect(std::array{at});
+  }
+  return out;
+}
+
+}  // namespace flyball::constrain

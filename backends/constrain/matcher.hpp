@@ -1,0 +1,54 @@
+// A place in a word of a grammar: it takes bytes, goes back, and is copied to fork. Not thread-safe; the
+// copies share one automaton.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "backends/constrain/automaton.hpp"
+#include "config/error.hpp"
+
+namespace flyball::constrain {
+
+class Matcher {
+ public:
+  // Tokens that rollback() can take back: more than any speculation proposes.
+  static constexpr std::size_t kHistory = 64;
+
+  // At the beginning. Fails with unsupported_feature if the grammar is too ambiguous to begin.
+  static Result<Matcher> begin(std::shared_ptr<Automaton> automaton);
+  Matcher(const Matcher& other);
+  Matcher(Matcher&& other) noexcept;
+  Matcher& operator=(Matcher other) noexcept;
+  ~Matcher();
+
+  // One token's bytes. false: no word goes on so, and the matcher stays where it was. Fails with
+  // unsupported_feature where the grammar is too ambiguous or nested too deeply; then, too, it stays.
+  Result<bool> accept(std::string_view bytes);
+  // Takes back the latest `tokens` accepted ones; false, and nothing is taken back, if there are not as many.
+  bool rollback(std::size_t tokens);
+
+  bool can_end() const { return automaton_->can_end(now()); }             // the bytes so far are a word
+  bool is_dead() const { return automaton_->bytes_after(now()).none(); }  // no byte may follow
+
+  Automaton::SetId now() const { return history_.back(); }
+  const std::shared_ptr<Automaton>& automaton() const noexcept { return automaton_; }
+
+ private:
+  explicit Matcher(std::shared_ptr<Automaton> automaton);
+
+  std::shared_ptr<Automaton> automaton_;
+  std::deque<Automaton::SetId> history_;  // held; the last one is now
+};
+
+// The error of a word that leads to Automaton::kOverflow.
+std::unexpected<Error> overflow(const Automaton& automaton);
+
+// The bytes that every word goes on with from here, whatever follows them; at most `most`. None where the
+// word may end.
+std::string forced(const Matcher& matcher, std::size_t most = 256);
+
+}  // namespace flyball::constrain

@@ -1,0 +1,31 @@
+// Facts about a grammar's nodes that its compilation is decided by. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/grammar/fuel.hpp"
+#include "backends/grammar/grammar.hpp"
+#include "config/error.hpp"
+
+namespace flyball::constrain {
+
+struct NodeFacts {
+  bool reached = false;   // from rule 0; the other facts are of such nodes only
+  bool nullable = false;  // has the empty word
+  bool recursive = false;
+  // Of repeat: too many copies of its child to write out, so that their number is counted while it is read.
+  // Of rule: too large or recursive, so that it is called.
+  bool called = false;
+  std::uint32_t size = 0;  // states of its automaton, calls as one
+};
+
+// By node. Fails with invalid_value for a rule without a definition and unsupported_feature without fuel.
+Result<std::vector<NodeFacts>> outline(const grammar::Grammar& grammar, grammar::Fuel& fuel);
+
+// The least number of nonempty words that a repeat needs.
+std::uint32_t least_words(const grammar::Node& repeat, const NodeFacts& child);
+
+std::unexpected<Error> out_of_fuel();
+
+}  // namespace flyball::constrain
