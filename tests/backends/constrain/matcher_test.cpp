@@ -184,6 +184,14 @@ TEST(ConstrainMatcher, CountsRepeatsExactly) {
   }
 }
 
+TEST(ConstrainMatcher, CountsNoEmptyWords) {
+  const Grammar grammar =
+      grammar_of([](Grammar& g) { return g.repeat(g.optional(byte(g, 'a')), 500, 60'000); });
+  const Matcher start = matcher(grammar, {.configurations = 10});
+  for (const std::size_t n : {0U, 1U, 499U, 60'000U}) EXPECT_TRUE(takes(start, std::string(n, 'a'))) << n;
+  EXPECT_FALSE(takes(start, std::string(60'001, 'a')));
+}
+
 TEST(ConstrainMatcher, KeepsLargeRepeatsSmall) {
   const Grammar grammar = grammar_of([&](Grammar& g) { return g.repeat(byte(g, 'x'), 5, 1'000'000'000); });
   const auto program = compiled(grammar);

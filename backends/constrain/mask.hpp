@@ -1,0 +1,69 @@
+// Which tokens of a vocabulary may come next at a place of a grammar. Masks are remembered by what they
+// depend on, under a bound. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/constrain/automaton.hpp"
+#include "backends/constrain/matcher.hpp"
+#include "backends/constrain/vocabulary.hpp"
+#include "config/error.hpp"
+
+namespace flyball::constrain {
+
+class Masks {
+ public:
+  Masks(std::shared_ptr<Automaton> automaton, std::shared_ptr<const Vocabulary> vocabulary,
+        std::size_t memory = 16 << 20);
+  Masks(const Masks&) = delete;
+  Masks& operator=(const Masks&) = delete;
+  ~Masks();
+
+  // Writes bit t of `bits` (word t / 64, of vocabulary.words()) for every token t: the matcher would accept
+  // its bytes, or it is an end token and the word may end here. The number of tokens allowed; 0 is a place
+  // that the vocabulary has no way on from. Fails with unsupported_feature where the grammar is too ambiguous
+  // or nested too deeply. Precondition: the matcher plays this automaton.
+  Result<std::size_t> fill(const Matcher& at, std::span<std::uint64_t> bits);
+
+  std::size_t memory() const noexcept { return used_; }
+  std::size_t size() const noexcept { return masks_.size(); }
+
+ private:
+  using SetId = Automaton::SetId;
+  enum class Outcome : std::uint8_t {
+    done,
+    cut,
+    overflow
+  };  // cut: the mask depends on frames that are cut off
+  struct Mask {
+    bool cut = false;
+    std::uint32_t slices = 0;         // all tokens of so many first slices
+    std::uint32_t count = 0;          // tokens
+    std::vector<TokenId> tokens;      // beside the slices
+    std::vector<std::uint64_t> bits;  // instead of `tokens` where those are many
+  };
+
+  const Mask* find(SetId at);  // null: overflow
+  Outcome make(SetId view, Mask& mask);
+  Outcome walk(const Trie& trie, SetId from, Mask& mask);
+  std::pair<Outcome, bool> allows_text(SetId from, std::size_t characters, std::size_t pairs);
+  void pack(Mask& mask) const;
+  void forget();
+  std::size_t bytes_of(const Mask& mask) const;
+
+  std::shared_ptr<Automaton> automaton_;
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::size_t memory_;
+  std::size_t used_ = 0;
+  std::unordered_map<SetId, Mask> masks_;          // by view, which is held
+  std::unordered_map<SetId, const Mask*> by_set_;  // until the automaton collects
+  std::uint64_t collections_ = 0;                  // at the time of by_set_
+  std::vector<SetId> path_;                        // of the walk at work, by depth
+};
+
+}  // namespace flyball::constrain

@@ -1,0 +1,81 @@
+// A model's tokens as bytes, laid out for walks beside an automaton. Built once for a model; immutable.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace flyball::constrain {
+
+using TokenId = std::uint32_t;
+
+// The prefixes of some tokens in preorder, so that a walk reads memory forward.
+struct Trie {
+  static constexpr TokenId kNone = std::numeric_limits<TokenId>::max() >> 1U;
+  struct Node {
+    TokenId token : 31;        // that ends here; kNone
+    TokenId has_twins : 1;     // more tokens have the same bytes
+    std::uint32_t after = 0;   // the node after all that this one is a prefix of
+    std::uint32_t byte : 8;    // the last one of the prefix
+    std::uint32_t depth : 24;  // bytes of the prefix
+  };
+  std::vector<Node> nodes;
+  std::uint32_t depth = 0;  // of the deepest
+};
+
+class Vocabulary {
+ public:
+  // Longer tokens are never allowed. No known vocabulary has one half as long.
+  static constexpr std::size_t kLongest = 1024;
+  // Tokens of safe text (safe_text.hpp) by their characters: where a grammar allows any such text of so many,
+  // a mask takes all of the slice's tokens at once. 4 and 16: near the end of a string whose length is
+  // bounded, most tokens still fit.
+  static constexpr std::size_t kSlices = 3;
+  static constexpr std::array<std::size_t, kSlices> kCharacters{4, 16,
+                                                                std::numeric_limits<std::size_t>::max()};
+
+  // tokens[i]: the bytes of token i. Those without bytes, `forbidden` ones and `ends` are no text; an end is
+  // allowed where a word may end. Preconditions: fewer than 2^31 - 1 tokens, ids below their number.
+  Vocabulary(std::span<const std::string_view> tokens, std::span<const TokenId> forbidden,
+             std::span<const TokenId> ends);
+
+  std::size_t size() const noexcept { return size_; }
+  std::size_t words() const noexcept { return (size_ + 63) / 64; }  // of a mask
+  std::uint32_t longest() const noexcept { return longest_; }       // token, in bytes
+
+  const Trie& slice(std::size_t i) const { return tries_[i]; }
+  const Trie& rest() const { return tries_[kSlices]; }  // the tokens of no slice
+  // The first `slices` slices' tokens, and their number.
+  std::span<const std::uint64_t> bits(std::size_t slices) const { return bits_[slices]; }
+  std::size_t count(std::size_t slices) const { return counts_[slices]; }
+  std::span<const TokenId> ends() const noexcept { return ends_; }
+
+  template <class F>
+  void each_twin(TokenId token, F f) const {
+    const auto at = twins_of(token);
+    for (const Twin& twin : at) f(twin.twin);
+  }
+  std::size_t memory() const noexcept;
+
+ private:
+  struct Twin {
+    TokenId token = 0, twin = 0;  // `token` is the one in the trie
+    auto operator<=>(const Twin&) const = default;
+  };
+  std::span<const Twin> twins_of(TokenId token) const;
+  Trie make_trie(std::vector<TokenId> tokens, std::span<const std::string_view> bytes);
+
+  std::size_t size_ = 0;
+  std::uint32_t longest_ = 0;
+  std::array<Trie, kSlices + 1> tries_;
+  std::array<std::vector<std::uint64_t>, kSlices + 1> bits_;
+  std::array<std::size_t, kSlices + 1> counts_{};
+  std::vector<Twin> twins_;  // in order
+  std::vector<TokenId> ends_;
+};
+
+}  // namespace flyball::constrain

@@ -1,0 +1,281 @@
+#include "backends/constrain/mask.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/constrain/safe_text.hpp"
+#include "backends/grammar/gbnf.hpp"
+#include "config/utf8.hpp"
+#include "tests/backends/constrain/reference.hpp"
+#include "tests/backends/constrain/vocabularies.hpp"
+
+namespace flyball::constrain {
+namespace {
+
+using grammar::Grammar;
+using testing::below;
+using testing::Random;
+using testing::Tokens;
+
+std::shared_ptr<Automaton> automaton_of(const Grammar& grammar, AutomatonLimits limits = {}) {
+  grammar::Fuel fuel(grammar::Limits{}.steps);
+  auto program = compile(grammar, fuel, grammar::Limits{});
+  if (!program) return nullptr;
+  return std::make_shared<Automaton>(std::make_shared<const Program>(std::move(*program)), limits);
+}
+
+Grammar gbnf(std::string_view source) {
+  grammar::Fuel fuel(grammar::Limits{}.steps);
+  auto grammar = grammar::read_gbnf(source, fuel, grammar::Limits{});
+  EXPECT_TRUE(grammar.has_value()) << describe(grammar.error());
+  return std::move(*grammar);
+}
+
+// Compares a mask with what the matcher says to every token by itself; the tokens that are allowed.
+std::vector<TokenId> checked(Masks& masks, const Matcher& at, const Tokens& tokens) {
+  std::vector<std::uint64_t> bits((tokens.bytes.size() + 63) / 64, 0xAAAA'AAAA'AAAA'AAAAU);
+  const auto count = masks.fill(at, bits);
+  EXPECT_TRUE(count.has_value());
+  std::vector<TokenId> allowed;
+  for (TokenId token = 0; token < tokens.bytes.size(); ++token) {
+    const bool is_end = std::ranges::count(tokens.ends, token) > 0;
+    const bool is_text =
+        !is_end && std::ranges::count(tokens.forbidden, token) == 0 && !tokens.bytes[token].empty();
+    bool expected = is_end && at.can_end();
+    if (is_text) {
+      Matcher fork = at;
+      expected = *fork.accept(tokens.bytes[token]);
+    }
+    const bool is_set = (bits[token / 64] >> token % 64 & 1U) != 0;
+    EXPECT_EQ(is_set, expected) << "token " << token << " \"" << tokens.bytes[token] << '"';
+    if (is_set && is_text) allowed.push_back(token);
+  }
+  EXPECT_EQ(*count, allowed.size() + (at.can_end() ? tokens.ends.size() : 0));
+  EXPECT_TRUE(tokens.bytes.size() % 64 == 0 || bits.back() >> tokens.bytes.size() % 64 == 0);
+  return allowed;
+}
+
+// Walks at random, and checks every mask on the way.
+void check_walk(const std::shared_ptr<Automaton>& automaton, const Tokens& tokens, Masks& masks,
+                Random& random, int steps) {
+  Matcher at = *Matcher::begin(automaton);
+  for (int step = 0; step < steps; ++step) {
+    const auto allowed = checked(masks, at, tokens);
+    if (::testing::Test::HasFailure() || allowed.empty()) return;
+    // Short tokens go deeper into the grammar.
+    TokenId token = allowed[below(random, static_cast<std::uint32_t>(allowed.size()))];
+    const TokenId other = allowed[below(random, static_cast<std::uint32_t>(allowed.size()))];
+    if (tokens.bytes[other].size() < tokens.bytes[token].size()) token = other;
+    ASSERT_TRUE(*at.accept(tokens.bytes[token]));
+  }
+}
+
+constexpr std::string_view kJson = R"(
+root ::= ws value
+value ::= object | array | string | number | ("true" | "false" | "null") ws
+object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}" ws
+array ::= "[" ws (value ("," ws value)*)? "]" ws
+string ::= "\"" ([^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}))* "\"" ws
+number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
+ws ::= [ \t\n]{0,20}
+)";
+
+// Strings of so many characters between bars of their own.
+std::string bounded_strings(int least, int most) {
+  const std::string count = '{' + std::to_string(least) + ',' + std::to_string(most) + '}';
+  return "root ::= \"[\" (string (\",\" string){0,3}) \"]\"\nstring ::= \"\\\"\" [^\"\\\\\\x00-\\x1F]" +
+         count + " \"\\\"\"\n";
+}
+
+TEST(ConstrainMasks, AgreeWithMatcherOnRandomGrammars) {
+  Random random(11);
+  std::size_t played = 0;
+  for (int round = 0; round < 1'500; ++round) {
+    const auto shared = automaton_of(testing::random_grammar(random));
+    if (!shared) continue;
+    const Tokens tokens = testing::random_tokens(random, "abc\"z");
+    const auto vocabulary = tokens.vocabulary();
+    Masks masks(shared, vocabulary);
+    for (int walk = 0; walk < 3; ++walk) check_walk(shared, tokens, masks, random, 8);
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+    ++played;
+  }
+  EXPECT_GT(played, 500U);
+}
+
+TEST(ConstrainMasks, AgreeWithMatcherInJson) {
+  Random random(3);
+  for (int round = 0; round < 12; ++round) {
+    const auto shared = automaton_of(gbnf(kJson));
+    const Tokens tokens = testing::json_tokens(random);
+    Masks masks(shared, tokens.vocabulary());
+    for (int walk = 0; walk < 6; ++walk) check_walk(shared, tokens, masks, random, 40);
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+    EXPECT_GT(masks.size(), 0U);
+  }
+}
+
+TEST(ConstrainMasks, AgreeWithMatcherInStringsOfBoundedLength) {
+  Random random(5);
+  for (const auto& [least, most] : std::vector<std::pair<int, int>>{{0, 3},
+                                                                    {0, 4},
+                                                                    {0, 5},
+                                                                    {2, 15},
+                                                                    {0, 16},
+                                                                    {0, 17},
+                                                                    {10, 40},
+                                                                    {0, 65'536},
+                                                                    {90, 65'536},
+                                                                    {60, 60}}) {
+    const auto shared = automaton_of(gbnf(bounded_strings(least, most)));
+    const Tokens tokens = testing::json_tokens(random);
+    Masks masks(shared, tokens.vocabulary());
+    for (int walk = 0; walk < 8; ++walk) check_walk(shared, tokens, masks, random, 40);
+    ASSERT_FALSE(HasFailure()) << least << " to " << most;
+  }
+}
+
+// The longest token reaches from each count as far as the count may be taken for another one.
+TEST(ConstrainMasks, SeeBoundsOfCountsFromAfar) {
+  Tokens tokens;
+  for (const std::size_t length : {1U, 2U, 9U, 10U}) {
+    tokens.bytes.emplace_back(length, 'x');
+    tokens.bytes.push_back(std::string(length - 1, 'x') + '>');
+  }
+  for (const auto* source : {"root ::= \"x\"{70,130} \">\"", "root ::= \"x\"{70,} \">\""}) {
+    const auto shared = automaton_of(gbnf(source));
+    Masks masks(shared, tokens.vocabulary());
+    Matcher at = *Matcher::begin(shared);
+    for (int count = 0; count < 130; ++count) {
+      checked(masks, at, tokens);
+      ASSERT_FALSE(HasFailure()) << count;
+      ASSERT_TRUE(*at.accept("x"));
+    }
+    checked(masks, at, tokens);
+    EXPECT_LT(masks.size(), 50U);
+  }
+}
+
+TEST(ConstrainMasks, ShareMasksOfEqualSurroundings) {
+  Random random(1);
+  const auto shared = automaton_of(gbnf(kJson));
+  const Tokens tokens = testing::json_tokens(random);
+  Masks masks(shared, tokens.vocabulary());
+  std::vector<std::uint64_t> bits(tokens.vocabulary()->words());
+  Matcher at = *Matcher::begin(shared);
+  std::size_t after_ten = 0;
+  for (int depth = 0; depth < 200; ++depth) {
+    ASSERT_TRUE(*at.accept(R"({"k":[)"));
+    ASSERT_GT(*masks.fill(at, bits), 0U);
+    if (depth == 10) after_ten = masks.size();
+  }
+  EXPECT_EQ(masks.size(), after_ten);
+  // Far from both bounds every count has the same mask.
+  const auto counted = automaton_of(gbnf(bounded_strings(0, 60'000)));
+  Masks shared_masks(counted, tokens.vocabulary());
+  Matcher text = *Matcher::begin(counted);
+  ASSERT_TRUE(*text.accept("[\""));
+  for (int i = 0; i < 1'000; ++i) {
+    ASSERT_GT(*shared_masks.fill(text, bits), 0U);
+    ASSERT_TRUE(*text.accept("ab"));
+  }
+  EXPECT_LT(shared_masks.size(), 5U);
+}
+
+TEST(ConstrainMasks, ForgetOverTheirMemoryAndStayRight) {
+  Random random(9);
+  const auto shared = automaton_of(gbnf(bounded_strings(0, 50)), {.memory = 100 << 10});
+  const Tokens tokens = testing::json_tokens(random);
+  Masks masks(shared, tokens.vocabulary(), 20 << 10);
+  for (int walk = 0; walk < 30; ++walk) {
+    check_walk(shared, tokens, masks, random, 20);
+    ASSERT_FALSE(HasFailure());
+    ASSERT_LE(masks.memory(), 20U << 10U);
+  }
+  EXPECT_GT(shared->collections(), 0U);
+}
+
+TEST(ConstrainMasks, ReportPlacesWithoutTokens) {
+  Tokens tokens;
+  tokens.bytes = {"a", "b", "<end>"};
+  tokens.ends = {2};
+  const auto shared = automaton_of(gbnf(R"(root ::= "a" "c")"));
+  Masks masks(shared, tokens.vocabulary());
+  Matcher at = *Matcher::begin(shared);
+  std::vector<std::uint64_t> bits(1);
+  EXPECT_EQ(*masks.fill(at, bits), 1U);
+  EXPECT_EQ(bits[0], 0b001U);
+  ASSERT_TRUE(*at.accept("a"));
+  EXPECT_EQ(*masks.fill(at, bits), 0U);
+  EXPECT_EQ(bits[0], 0U);
+  ASSERT_TRUE(*at.accept("c"));
+  EXPECT_EQ(*masks.fill(at, bits), 1U);
+  EXPECT_EQ(bits[0], 0b100U);
+}
+
+TEST(ConstrainMasks, FailOnAmbiguityOverTheLimit) {
+  Tokens tokens;
+  tokens.bytes = {"a", std::string(200, 'a')};
+  const Grammar grammar = gbnf("root ::= (\"a\" | \"aa\" | \"" + std::string(80, 'b') + "\"){0,150}");
+  const auto shared = automaton_of(grammar, {.configurations = 20});
+  Masks masks(shared, tokens.vocabulary());
+  std::vector<std::uint64_t> bits(1);
+  const auto count = masks.fill(*Matcher::begin(shared), bits);
+  ASSERT_FALSE(count.has_value());
+  EXPECT_EQ(count.error().code, ErrorCode::unsupported_feature);
+}
+
+TEST(ConstrainVocabulary, SlicesTokensOfSafeText) {
+  Tokens tokens;
+  tokens.bytes = {"abcd",
+                  "abcde",
+                  std::string(16, 'x'),
+                  std::string(17, 'x'),
+                  "a\"b",
+                  "\\",
+                  "\n",
+                  "\xC3",
+                  "",
+                  "\xF0\x9F\x98\x80\xC3\xA9 z",
+                  "abcd",
+                  "<end>",
+                  "<other>"};
+  tokens.ends = {11};
+  tokens.forbidden = {12};
+  const auto vocabulary = tokens.vocabulary();
+  EXPECT_EQ(vocabulary->bits(0)[0], 0U);
+  EXPECT_EQ(vocabulary->bits(1)[0], 0b110'0000'0001U);
+  EXPECT_EQ(vocabulary->bits(2)[0], 0b110'0000'0111U);
+  EXPECT_EQ(vocabulary->bits(3)[0], 0b110'0000'1111U);
+  EXPECT_EQ(vocabulary->count(3), 6U);
+  EXPECT_EQ(vocabulary->longest(), 17U);
+}
+
+TEST(ConstrainVocabulary, KnowsSafeText) {
+  Random random(2);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text;
+    for (std::uint32_t n = below(random, 5); n > 0; --n) {
+      constexpr std::array<std::uint8_t, 20> kEdges{0x1F, 0x20, 0x22, 0x5C, 0x7F, 0x80, 0x8F,
+                                                    0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF,
+                                                    0xE0, 0xED, 0xEE, 0xF0, 0xF4, 0xF5};
+      text += static_cast<char>(kEdges[below(random, 20)]);
+    }
+    const bool plain = std::ranges::none_of(
+        text, [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
+    const auto characters = safe_text::characters(text);
+    ASSERT_EQ(characters.has_value(), plain && is_utf8(text));
+    if (!characters) continue;
+    const auto begins = std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+    ASSERT_EQ(*characters, static_cast<std::size_t>(begins));
+  }
+}
+
+}  // namespace
+}  // namespace flyball::constrain
