@@ -24,6 +24,7 @@ class Automaton {
   using SetId = std::uint32_t;
   static constexpr SetId kDead = 0;      // the bytes begin no word
   static constexpr SetId kOverflow = 1;  // a limit was met on the way
+  static constexpr SetId kUnknown = std::numeric_limits<SetId>::max();
   static constexpr std::uint32_t kWhole = std::numeric_limits<std::uint32_t>::max();
 
   explicit Automaton(std::shared_ptr<const Program> program, AutomatonLimits limits = {});
@@ -33,6 +34,8 @@ class Automaton {
     const SetId to = steps_[step_of(from, byte)];
     return to != kUnknown ? to : step(from, byte);
   }
+  // The same where it was met before; else kUnknown.
+  SetId known_next(SetId from, std::uint8_t byte) const { return steps_[step_of(from, byte)]; }
   bool can_end(SetId id) const { return sets_[id].can_end; }  // the bytes are a word
   // The bytes that begin more of a word.
   grammar::ByteSet bytes_after(SetId id) const;
@@ -56,7 +59,6 @@ class Automaton {
 
  private:
   using StackId = std::uint32_t;
-  static constexpr SetId kUnknown = std::numeric_limits<SetId>::max();
   static constexpr StackId kBottom = 0;  // the end of the word
   static constexpr StackId kCut = 1;     // frames that a view leaves out
   static constexpr StackId kNoFrame = std::numeric_limits<StackId>::max();

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <bit>
+#include <set>
 #include <utility>
 
 #include "backends/constrain/safe_text.hpp"
@@ -13,15 +14,18 @@ namespace {
 // How many frames of the stack a mask is first sought with. Tokens rarely close more than three levels.
 constexpr std::array<std::uint32_t, 12> kDepths{1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 256, Automaton::kWhole};
 
-// Pairs of places in the grammar and in a character that a look at safe text may meet. Without bounds on
-// lengths a string has 8; with a bound each character has its own 8.
-constexpr std::size_t kPairs = 64, kPairsBounded = 512;
+// Places that a look at text keeps at one time. A string has one; more come of grammars that differ by what
+// was read, whose text a walk sees better.
+constexpr std::size_t kPlaces = 16;
 
 }  // namespace
 
 Masks::Masks(std::shared_ptr<Automaton> automaton, std::shared_ptr<const Vocabulary> vocabulary,
              std::size_t memory)
-    : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)), memory_(memory) {}
+    : automaton_(std::move(automaton)),
+      vocabulary_(std::move(vocabulary)),
+      memory_(memory),
+      found_(vocabulary_->words()) {}
 
 Masks::~Masks() {
   forget();
@@ -42,7 +46,7 @@ Result<std::size_t> Masks::fill(const Matcher& at, std::span<std::uint64_t> bits
   const Mask* mask = known != by_set_.end() ? known->second : find(at.now());
   if (mask == nullptr) return overflow(*automaton_);
   if (mask->bits.empty()) {
-    std::ranges::copy(vocabulary_->bits(mask->slices), bits.begin());
+    std::ranges::copy(vocabulary_->bits(mask->text), bits.begin());
     for (const TokenId token : mask->tokens) bits[token / 64] |= std::uint64_t{1} << token % 64;
   } else {
     std::ranges::copy(mask->bits, bits.begin());
@@ -82,98 +86,128 @@ const Masks::Mask* Masks::find(SetId at) {
 }
 
 Masks::Outcome Masks::make(SetId view, Mask& mask) {
+  std::ranges::fill(found_, 0);
   // The rest first: its tokens close strings and objects, so that a stack that is cut too short shows early.
-  Outcome outcome = walk(vocabulary_->rest(), view, mask);
-  if (outcome != Outcome::done) return outcome;
-  for (std::size_t slice = Vocabulary::kSlices; slice > 0; --slice) {
-    const std::size_t characters = Vocabulary::kCharacters[slice - 1];
-    const auto [looked, allowed] =
-        allows_text(view, characters, slice == Vocabulary::kSlices ? kPairs : kPairsBounded);
-    if (looked != Outcome::done) return looked;
-    if (!allowed) continue;
-    mask.slices = static_cast<std::uint32_t>(slice);
-    break;
+  Outcome outcome = walk(vocabulary_->rest(), view);
+  Text text;
+  if (outcome == Outcome::done) outcome = look_at_text(view, text);
+  for (std::size_t i = 0; i < Vocabulary::kSlices && outcome == Outcome::done; ++i) {
+    if (text.more && Vocabulary::kBounds[i + 1] > text.all) outcome = walk(vocabulary_->slice(i), view);
   }
-  for (std::size_t slice = mask.slices; slice < Vocabulary::kSlices; ++slice) {
-    outcome = walk(vocabulary_->slice(slice), view, mask);
-    if (outcome != Outcome::done) return outcome;
-  }
-  mask.count = static_cast<std::uint32_t>(vocabulary_->count(mask.slices) + mask.tokens.size());
-  return Outcome::done;
+  mask.text = static_cast<std::uint32_t>(text.all);
+  return outcome;
 }
 
-Masks::Outcome Masks::walk(const Trie& trie, SetId from, Mask& mask) {
+Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
   if (path_.size() <= trie.depth) path_.resize(trie.depth + 1);
-  path_[0] = from;
+  SetId* const path = path_.data();
+  path[0] = from;
   const Trie::Node* const nodes = trie.nodes.data();
   const auto end = static_cast<std::uint32_t>(trie.nodes.size());
   for (std::uint32_t i = 0; i < end;) {
     const Trie::Node node = nodes[i];
-    const SetId to = automaton_->next(path_[node.depth - 1], static_cast<std::uint8_t>(node.byte));
+    const SetId at = path[node.depth - 1];
+    SetId to = automaton_->known_next(at, static_cast<std::uint8_t>(node.byte));
+    if (to == Automaton::kUnknown) {
+      to = automaton_->next(at, static_cast<std::uint8_t>(node.byte));
+      path[node.depth] = to;
+      if (automaton_->is_full()) automaton_->collect(std::span(path_).first(node.depth + 1));
+    }
     if (to == Automaton::kDead) {
       i = node.after;
       continue;
     }
-    if (to == Automaton::kOverflow) return Outcome::overflow;
-    const bool goes_on = node.after > i + 1;
-    if (goes_on && automaton_->is_cut(to)) return Outcome::cut;
-    path_[node.depth] = to;
-    if (node.token != Trie::kNone) {
-      mask.tokens.push_back(node.token);
-      if (node.has_twins)
-        vocabulary_->each_twin(node.token, [&](TokenId twin) { mask.tokens.push_back(twin); });
+    if (to != at) {
+      if (to == Automaton::kOverflow) return Outcome::overflow;
+      const bool goes_on = node.after > i + 1;
+      if (goes_on && automaton_->is_cut(to)) return Outcome::cut;
     }
-    if (automaton_->is_full()) automaton_->collect(std::span(path_).first(node.depth + 1));
+    path[node.depth] = to;
+    if (node.token != Trie::kNone) {
+      found_[node.token / 64] |= std::uint64_t{1} << node.token % 64;
+      if (node.has_twins) {
+        vocabulary_->each_twin(node.token,
+                               [&](TokenId twin) { found_[twin / 64] |= std::uint64_t{1} << twin % 64; });
+      }
+    }
     ++i;
   }
   return Outcome::done;
 }
 
-// Whether every safe text of up to so many characters goes on from here; false, too, if that takes more
-// pairs.
-std::pair<Masks::Outcome, bool> Masks::allows_text(SetId from, std::size_t characters, std::size_t pairs) {
-  struct Pair {
-    SetId set = 0;
-    safe_text::State state = safe_text::kBetween;
-    std::size_t characters = 0;
-  };
+// Character by character, all places together that text of so many characters leads to.
+Masks::Outcome Masks::look_at_text(SetId from, Text& text) {
   const auto& class_of = automaton_->program().class_of;
-  std::vector<Pair> work{{from}};
-  std::map<std::pair<SetId, safe_text::State>, std::size_t> seen{{{from, safe_text::kBetween}, 0}};
-  for (std::size_t i = 0; i < work.size(); ++i) {
-    const Pair at = work[i];
-    const bool begins = at.state == safe_text::kBetween;
-    if (begins && at.characters == characters) continue;
-    // An unbounded look counts nothing, so that it ends.
-    const std::size_t count =
-        begins && characters != Vocabulary::kCharacters.back() ? at.characters + 1 : at.characters;
-    for (const auto& edge : safe_text::edges(at.state)) {
-      for (std::size_t byte = edge.from; byte <= edge.to; ++byte) {
-        if (byte > edge.from && class_of[byte] == class_of[byte - 1]) continue;
-        const SetId to = automaton_->next(at.set, static_cast<std::uint8_t>(byte));
-        if (to == Automaton::kDead) return {Outcome::done, false};
-        if (to == Automaton::kOverflow) return {Outcome::overflow, false};
-        if (automaton_->is_cut(to)) return {Outcome::cut, false};
-        const auto [known, is_new] = seen.try_emplace({to, edge.next}, count);
-        if (!is_new && known->second <= count) continue;
-        known->second = count;
-        if (seen.size() > pairs) return {Outcome::done, false};
-        work.push_back({to, edge.next, count});
+  std::vector<SetId> places{from}, next;
+  std::vector<std::pair<SetId, safe_text::State>> within;  // a character
+  std::set<SetId> seen{from};
+  bool leads_back = false;
+  for (text.all = 0; text.all < Vocabulary::kCounted; ++text.all) {
+    bool some_dead = false;
+    next.clear();
+    within.clear();
+    for (const SetId place : places) within.emplace_back(place, safe_text::kBetween);
+    for (std::size_t i = 0; i < within.size(); ++i) {
+      const auto [at, state] = within[i];
+      for (const auto& edge : safe_text::edges(state)) {
+        for (std::size_t byte = edge.from; byte <= edge.to; ++byte) {
+          if (byte > edge.from && class_of[byte] == class_of[byte - 1]) continue;
+          const SetId to = automaton_->next(at, static_cast<std::uint8_t>(byte));
+          if (to == Automaton::kOverflow) return Outcome::overflow;
+          if (automaton_->is_cut(to)) return Outcome::cut;
+          const std::pair pair{to, edge.next};
+          if (to == Automaton::kDead) {
+            some_dead = true;
+          } else if (edge.next != safe_text::kBetween) {
+            if (std::ranges::find(within, pair) == within.end()) within.push_back(pair);
+          } else if (seen.insert(to).second) {
+            next.push_back(to);
+          } else if (std::ranges::find(next, to) == next.end()) {
+            leads_back = true;  // to a place that goes on with all text, as far as was looked
+          }
+        }
       }
+      if (some_dead && (leads_back || !next.empty())) return Outcome::done;
+      if (within.size() > kPlaces * 8) return Outcome::done;
     }
+    if (some_dead) {
+      text.more = false;
+      return Outcome::done;
+    }
+    if (next.empty()) {
+      text = {.all = Vocabulary::kAll, .more = false};
+      return Outcome::done;
+    }
+    if (next.size() > kPlaces) {
+      ++text.all;
+      return Outcome::done;
+    }
+    std::swap(places, next);
   }
-  return {Outcome::done, true};
+  return Outcome::done;
 }
 
+// Keeps what was found as a list of tokens, or as bits where the list would be larger.
 void Masks::pack(Mask& mask) const {
-  if (mask.tokens.size() * sizeof(TokenId) <= vocabulary_->words() * sizeof(std::uint64_t)) {
-    mask.tokens.shrink_to_fit();
+  if (mask.cut) return;
+  const auto text = vocabulary_->bits(mask.text);
+  std::size_t beside = 0;
+  for (std::size_t word = 0; word < found_.size(); ++word) {
+    mask.count += static_cast<std::uint32_t>(std::popcount(found_[word] | text[word]));
+    beside += static_cast<std::size_t>(std::popcount(found_[word] & ~text[word]));
+  }
+  if (beside * sizeof(TokenId) > found_.size() * sizeof(std::uint64_t)) {
+    mask.bits.resize(found_.size());
+    for (std::size_t word = 0; word < found_.size(); ++word) mask.bits[word] = found_[word] | text[word];
     return;
   }
-  const auto slices = vocabulary_->bits(mask.slices);
-  mask.bits.assign(slices.begin(), slices.end());
-  for (const TokenId token : mask.tokens) mask.bits[token / 64] |= std::uint64_t{1} << token % 64;
-  mask.tokens = {};
+  mask.tokens.reserve(beside);
+  for (std::size_t word = 0; word < found_.size(); ++word) {
+    for (std::uint64_t left = found_[word] & ~text[word]; left != 0; left &= left - 1) {
+      mask.tokens.push_back(
+          static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(left))));
+    }
+  }
 }
 
 std::size_t Masks::bytes_of(const Mask& mask) const {

@@ -42,16 +42,21 @@ class Masks {
   };  // cut: the mask depends on frames that are cut off
   struct Mask {
     bool cut = false;
-    std::uint32_t slices = 0;         // all tokens of so many first slices
+    std::uint32_t text = 0;           // safe tokens of up to so many characters, as in Vocabulary::bits
     std::uint32_t count = 0;          // tokens
-    std::vector<TokenId> tokens;      // beside the slices
-    std::vector<std::uint64_t> bits;  // instead of `tokens` where those are many
+    std::vector<TokenId> tokens;      // beside the safe ones
+    std::vector<std::uint64_t> bits;  // instead of both where those are many
+  };
+  // Which safe text goes on from a place: all of up to so many characters, and of more perhaps some.
+  struct Text {
+    std::size_t all = 0;
+    bool more = true;
   };
 
   const Mask* find(SetId at);  // null: overflow
   Outcome make(SetId view, Mask& mask);
-  Outcome walk(const Trie& trie, SetId from, Mask& mask);
-  std::pair<Outcome, bool> allows_text(SetId from, std::size_t characters, std::size_t pairs);
+  Outcome walk(const Trie& trie, SetId from);
+  Outcome look_at_text(SetId from, Text& text);
   void pack(Mask& mask) const;
   void forget();
   std::size_t bytes_of(const Mask& mask) const;
@@ -63,7 +68,9 @@ class Masks {
   std::unordered_map<SetId, Mask> masks_;          // by view, which is held
   std::unordered_map<SetId, const Mask*> by_set_;  // until the automaton collects
   std::uint64_t collections_ = 0;                  // at the time of by_set_
-  std::vector<SetId> path_;                        // of the walk at work, by depth
+  // Of the mask at work.
+  std::vector<SetId> path_;  // of the walk, by depth
+  std::vector<std::uint64_t> found_;
 };
 
 }  // namespace flyball::constrain

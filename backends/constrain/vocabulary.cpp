@@ -14,24 +14,23 @@ Vocabulary::Vocabulary(std::span<const std::string_view> tokens, std::span<const
   std::vector<bool> is_text(size_, true);
   for (const TokenId token : forbidden) is_text[token] = false;
   for (const TokenId token : ends_) is_text[token] = false;
+  for (auto& bits : bits_) bits.resize(words());
   std::array<std::vector<TokenId>, kSlices + 1> groups;
   for (TokenId token = 0; token < size_; ++token) {
     const std::string_view bytes = tokens[token];
     if (!is_text[token] || bytes.empty() || bytes.size() > kLongest) continue;
     longest_ = std::max(longest_, static_cast<std::uint32_t>(bytes.size()));
     const auto characters = safe_text::characters(bytes);
-    std::size_t group = kSlices;
-    if (characters) {
-      group =
-          static_cast<std::size_t>(std::ranges::lower_bound(kCharacters, *characters) - kCharacters.begin());
+    if (!characters) {
+      groups[kSlices].push_back(token);
+      continue;
     }
-    groups[group].push_back(token);
+    const auto slice = std::ranges::lower_bound(kBounds, *characters) - kBounds.begin() - 1;
+    groups[static_cast<std::size_t>(slice)].push_back(token);
+    bits_[std::min(*characters, kAll)][token / 64] |= std::uint64_t{1} << token % 64;
   }
-  bits_[0].resize(words());
-  for (std::size_t i = 0; i < kSlices; ++i) {
-    bits_[i + 1] = bits_[i];
-    counts_[i + 1] = counts_[i] + groups[i].size();
-    for (const TokenId token : groups[i]) bits_[i + 1][token / 64] |= std::uint64_t{1} << token % 64;
+  for (std::size_t i = 1; i <= kAll; ++i) {
+    for (std::size_t word = 0; word < words(); ++word) bits_[i][word] |= bits_[i - 1][word];
   }
   for (std::size_t i = 0; i <= kSlices; ++i) tries_[i] = make_trie(std::move(groups[i]), tokens);
   std::ranges::sort(twins_);

@@ -31,11 +31,13 @@ class Vocabulary {
  public:
   // Longer tokens are never allowed. No known vocabulary has one half as long.
   static constexpr std::size_t kLongest = 1024;
-  // Tokens of safe text (safe_text.hpp) by their characters: where a grammar allows any such text of so many,
-  // a mask takes all of the slice's tokens at once. 4 and 16: near the end of a string whose length is
-  // bounded, most tokens still fit.
+  // Where a grammar allows any safe text (safe_text.hpp) of so many characters, a mask takes all tokens of up
+  // to so many at once: near the end of a string of bounded length nearly all of them are at most 16 long.
+  static constexpr std::size_t kCounted = 16;
+  static constexpr std::size_t kAll = kCounted + 1;
+  // Safe tokens lie in a trie of their own by their characters, so that a walk leaves out those it needs not.
   static constexpr std::size_t kSlices = 3;
-  static constexpr std::array<std::size_t, kSlices> kCharacters{4, 16,
+  static constexpr std::array<std::size_t, kSlices + 1> kBounds{0, 4, 16,
                                                                 std::numeric_limits<std::size_t>::max()};
 
   // tokens[i]: the bytes of token i. Those without bytes, `forbidden` ones and `ends` are no text; an end is
@@ -47,11 +49,11 @@ class Vocabulary {
   std::size_t words() const noexcept { return (size_ + 63) / 64; }  // of a mask
   std::uint32_t longest() const noexcept { return longest_; }       // token, in bytes
 
+  // Safe tokens of over kBounds[i] and up to kBounds[i + 1] characters.
   const Trie& slice(std::size_t i) const { return tries_[i]; }
-  const Trie& rest() const { return tries_[kSlices]; }  // the tokens of no slice
-  // The first `slices` slices' tokens, and their number.
-  std::span<const std::uint64_t> bits(std::size_t slices) const { return bits_[slices]; }
-  std::size_t count(std::size_t slices) const { return counts_[slices]; }
+  const Trie& rest() const { return tries_[kSlices]; }  // all other tokens
+  // The safe tokens of up to so many characters, of any number for kAll.
+  std::span<const std::uint64_t> bits(std::size_t characters) const { return bits_[characters]; }
   std::span<const TokenId> ends() const noexcept { return ends_; }
 
   template <class F>
@@ -72,8 +74,7 @@ class Vocabulary {
   std::size_t size_ = 0;
   std::uint32_t longest_ = 0;
   std::array<Trie, kSlices + 1> tries_;
-  std::array<std::vector<std::uint64_t>, kSlices + 1> bits_;
-  std::array<std::size_t, kSlices + 1> counts_{};
+  std::array<std::vector<std::uint64_t>, kAll + 1> bits_;
   std::vector<Twin> twins_;  // in order
   std::vector<TokenId> ends_;
 };

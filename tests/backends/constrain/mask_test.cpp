@@ -250,10 +250,11 @@ TEST(ConstrainVocabulary, SlicesTokensOfSafeText) {
   tokens.forbidden = {12};
   const auto vocabulary = tokens.vocabulary();
   EXPECT_EQ(vocabulary->bits(0)[0], 0U);
-  EXPECT_EQ(vocabulary->bits(1)[0], 0b110'0000'0001U);
-  EXPECT_EQ(vocabulary->bits(2)[0], 0b110'0000'0111U);
-  EXPECT_EQ(vocabulary->bits(3)[0], 0b110'0000'1111U);
-  EXPECT_EQ(vocabulary->count(3), 6U);
+  EXPECT_EQ(vocabulary->bits(4)[0], 0b110'0000'0001U);
+  EXPECT_EQ(vocabulary->bits(5)[0], 0b110'0000'0011U);
+  EXPECT_EQ(vocabulary->bits(15)[0], 0b110'0000'0011U);
+  EXPECT_EQ(vocabulary->bits(16)[0], 0b110'0000'0111U);
+  EXPECT_EQ(vocabulary->bits(Vocabulary::kAll)[0], 0b110'0000'1111U);
   EXPECT_EQ(vocabulary->longest(), 17U);
 }
 
