@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "backends/constrain/automaton.hpp"
@@ -46,9 +45,5 @@ class Matcher {
 
 // The error of a word that leads to Automaton::kOverflow.
 std::unexpected<Error> overflow(const Automaton& automaton);
-
-// The bytes that every word goes on with from here, whatever follows them; at most `most`. None where the
-// word may end.
-std::string forced(const Matcher& matcher, std::size_t most = 256);
 
 }  // namespace flyball::constrain

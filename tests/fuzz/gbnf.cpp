@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/constrain/forced.hpp"
 #include "backends/constrain/mask.hpp"
 #include "backends/grammar/gbnf.hpp"
 

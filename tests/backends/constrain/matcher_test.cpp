@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/constrain/forced.hpp"
 #include "tests/backends/constrain/reference.hpp"
 
 namespace flyball::constrain {
