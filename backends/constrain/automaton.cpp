@@ -128,6 +128,7 @@ void Automaton::close() {
     }
     if (!program_->edges_of(state).empty()) made_.configurations.push_back({state, stack});
   }
+  work_ += visited_.size();
   std::ranges::sort(made_.configurations);
 }
 

@@ -14,9 +14,9 @@
 namespace flyball::constrain {
 
 struct AutomatonLimits {
-  std::size_t memory = 32 << 20;        // bytes of sets, steps and stacks; more are collected
-  std::uint32_t configurations = 2048;  // of one set
-  std::uint32_t frames = 1 << 18;       // of all stacks together
+  std::size_t memory = 8 << 20;  // bytes of sets, steps and stacks; more are collected, in some milliseconds
+  std::uint32_t configurations = 512;  // of one set; unambiguous grammars have one or two
+  std::uint32_t frames = 1 << 16;      // of all stacks together
 };
 
 class Automaton {
@@ -52,6 +52,7 @@ class Automaton {
   bool is_full() const noexcept;
   void collect(std::span<const SetId> keep);
   std::uint64_t collections() const noexcept { return collections_; }
+  std::uint64_t work() const noexcept { return work_; }  // configurations looked at so far, about 25 ns each
 
   const Program& program() const noexcept { return *program_; }
   const AutomatonLimits& limits() const noexcept { return limits_; }
@@ -120,7 +121,7 @@ class Automaton {
   SetId start_ = kDead;
   std::size_t used_ = 0;                          // bytes of the sets
   std::size_t full_at_ = 0, frames_full_at_ = 0;  // when to collect
-  std::uint64_t collections_ = 0;
+  std::uint64_t collections_ = 0, work_ = 0;
   // Of the step at work.
   Set made_;
   bool overflow_ = false;

@@ -18,6 +18,9 @@ constexpr std::array<std::uint32_t, 12> kDepths{1, 2, 3, 4, 6, 8, 12, 16, 32, 64
 // was read, whose text a walk sees better.
 constexpr std::size_t kPlaces = 16;
 
+// Of the automaton, for one mask: about 50 ms. A plain grammar's masks take some thousands.
+constexpr std::uint64_t kMostWork = 2'000'000;
+
 }  // namespace
 
 Masks::Masks(std::shared_ptr<Automaton> automaton, std::shared_ptr<const Vocabulary> vocabulary,
@@ -43,8 +46,9 @@ Result<std::size_t> Masks::fill(const Matcher& at, std::span<std::uint64_t> bits
   if (collections_ != automaton_->collections()) by_set_.clear();
   collections_ = automaton_->collections();
   const auto known = by_set_.find(at.now());
-  const Mask* mask = known != by_set_.end() ? known->second : find(at.now());
-  if (mask == nullptr) return overflow(*automaton_);
+  const auto found = known != by_set_.end() ? Result<const Mask*>(known->second) : find(at.now());
+  if (!found) return pass(found);
+  const Mask* const mask = *found;
   if (mask->bits.empty()) {
     std::ranges::copy(vocabulary_->bits(mask->text), bits.begin());
     for (const TokenId token : mask->tokens) bits[token / 64] |= std::uint64_t{1} << token % 64;
@@ -56,18 +60,21 @@ Result<std::size_t> Masks::fill(const Matcher& at, std::span<std::uint64_t> bits
   return mask->count + vocabulary_->ends().size();
 }
 
-const Masks::Mask* Masks::find(SetId at) {
+Result<const Masks::Mask*> Masks::find(SetId at) {
   for (const std::uint32_t depth : kDepths) {
     const SetId view = automaton_->view(at, depth, vocabulary_->longest());
-    if (view == Automaton::kOverflow) return nullptr;
+    if (view == Automaton::kOverflow) return overflow(*automaton_);
     auto known = masks_.find(view);
     if (known == masks_.end()) {
       automaton_->hold(view);
       Mask mask;
       const Outcome outcome = make(view, mask);
-      if (outcome == Outcome::overflow) {
+      if (outcome == Outcome::overflow || outcome == Outcome::costly) {
         automaton_->release(view);
-        return nullptr;
+        if (outcome == Outcome::overflow) return overflow(*automaton_);
+        return fail(ErrorCode::unsupported_feature, "a mask of the grammar takes more than " +
+                                                        std::to_string(kMostWork) +
+                                                        " steps; make it less ambiguous");
       }
       if (outcome == Outcome::cut) {
         mask = {};
@@ -82,11 +89,12 @@ const Masks::Mask* Masks::find(SetId at) {
     if (collections_ == automaton_->collections()) by_set_.emplace(at, &known->second);
     return &known->second;
   }
-  return nullptr;
+  return overflow(*automaton_);  // not reached: a whole stack is never cut
 }
 
 Masks::Outcome Masks::make(SetId view, Mask& mask) {
   std::ranges::fill(found_, 0);
+  begun_ = automaton_->work();
   // The rest first: its tokens close strings and objects, so that a stack that is cut too short shows early.
   Outcome outcome = walk(vocabulary_->rest(), view);
   Text text;
@@ -112,6 +120,7 @@ Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
       to = automaton_->next(at, static_cast<std::uint8_t>(node.byte));
       path[node.depth] = to;
       if (automaton_->is_full()) automaton_->collect(std::span(path_).first(node.depth + 1));
+      if (automaton_->work() - begun_ > kMostWork) return Outcome::costly;
     }
     if (to == Automaton::kDead) {
       i = node.after;

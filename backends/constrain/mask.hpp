@@ -35,11 +35,8 @@ class Masks {
 
  private:
   using SetId = Automaton::SetId;
-  enum class Outcome : std::uint8_t {
-    done,
-    cut,
-    overflow
-  };  // cut: the mask depends on frames that are cut off
+  // cut: the mask depends on frames that are cut off. overflow: of the automaton. costly: over kMostWork.
+  enum class Outcome : std::uint8_t { done, cut, overflow, costly };
   struct Mask {
     bool cut = false;
     std::uint32_t text = 0;           // safe tokens of up to so many characters, as in Vocabulary::bits
@@ -53,7 +50,7 @@ class Masks {
     bool more = true;
   };
 
-  const Mask* find(SetId at);  // null: overflow
+  Result<const Mask*> find(SetId at);
   Outcome make(SetId view, Mask& mask);
   Outcome walk(const Trie& trie, SetId from);
   Outcome look_at_text(SetId from, Text& text);
@@ -69,6 +66,7 @@ class Masks {
   std::unordered_map<SetId, const Mask*> by_set_;  // until the automaton collects
   std::uint64_t collections_ = 0;                  // at the time of by_set_
   // Of the mask at work.
+  std::uint64_t begun_ = 0;  // the automaton's work at its begin
   std::vector<SetId> path_;  // of the walk, by depth
   std::vector<std::uint64_t> found_;
 };

@@ -56,7 +56,7 @@ class Determinizer {
       const Nfa::Place place = work.back();
       work.pop_back();
       bool matters = place == end_;
-      fuel_.spend();
+      fuel_.spend(3);
       for (std::uint32_t i = nfa_.first_arc(place); i != Nfa::kNone; i = nfa_.arc(i).next) {
         fuel_.spend();
         const Nfa::Arc& arc = nfa_.arc(i);
@@ -78,8 +78,10 @@ class Determinizer {
     targets.erase(std::ranges::unique(targets).begin(), targets.end());
     Places subset = closure(std::move(targets));
     const auto next = base_ + static_cast<StateId>(subsets_.size());
+    fuel_.spend(10 + 2 * subset.size());
     const auto [at, is_new] = numbers_.try_emplace(std::move(subset), next);
     if (is_new) {
+      fuel_.spend(100 + 4 * at->first.size());
       held_ += 2 * at->first.size() * sizeof(Nfa::Place) + 128;
       subsets_.push_back(at->first);
     }

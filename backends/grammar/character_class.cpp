@@ -51,7 +51,7 @@ class Utf8Builder {
       ranges = std::move(rest);
     }
     for (unsigned byte = first; byte <= last; ++byte) {
-      if (!fuel_.spend()) return;
+      if (!fuel_.spend(8)) return;
       const char32_t begin = static_cast<char32_t>(byte - first) << (6 * more);
       Ranges below = slice(ranges, begin, begin + (char32_t{1} << (6 * more)) - 1);
       if (below.empty()) continue;
@@ -68,7 +68,7 @@ class Utf8Builder {
   std::uint32_t state_for(unsigned more, Ranges ranges) {
     const auto known = known_.find({more, ranges});
     if (known != known_.end()) return known->second;
-    fuel_.spend(1 + ranges.size());
+    fuel_.spend(40 + 2 * ranges.size());
     const auto state = static_cast<std::uint32_t>(states_.size());
     states_.emplace_back();
     if (more == 0)

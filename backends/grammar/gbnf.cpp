@@ -56,6 +56,7 @@ class Reader {
     rule_named("root", 0);
     skip_space(true);
     while (at_ < source_.size()) rule();
+    charge();
     for (const auto& [name, use] : rules_) {
       if (grammar_.is_defined(use.rule)) continue;
       at_ = use.first;
@@ -181,7 +182,7 @@ class Reader {
   std::optional<NodeId> symbol(std::uint32_t depth) {
     if (peek() == '"') return literal();
     if (peek() == '[') return character_class();
-    if (take('.')) return add_characters(grammar_, complement({}), fuel_);
+    if (take('.')) return any_character();
     if (peek() == '<') unsupported("tokens by their names (<...>) are not supported in grammars");
     if (is_name(peek())) {
       const std::size_t begin = at_;
@@ -192,6 +193,11 @@ class Reader {
     const NodeId inner = alternatives(depth + 1);
     if (!take(')')) invalid("expected \")\", found " + found());
     return inner;
+  }
+
+  NodeId any_character() {
+    if (!any_) any_ = add_characters(grammar_, complement({}), fuel_);
+    return *any_;
   }
 
   // How often the symbol before is repeated.
@@ -337,6 +343,7 @@ class Reader {
   std::size_t at_ = 0;
   Grammar grammar_;
   std::map<std::string_view, Use> rules_;
+  std::optional<NodeId> any_;  // of all dots
 };
 
 }  // namespace
