@@ -18,16 +18,13 @@ constexpr std::array<std::uint32_t, 12> kDepths{1, 2, 3, 4, 6, 8, 12, 16, 32, 64
 // was read, whose text a walk sees better.
 constexpr std::size_t kPlaces = 16;
 
-// Of the automaton, for one mask: about 50 ms. A plain grammar's masks take some thousands.
-constexpr std::uint64_t kMostWork = 2'000'000;
-
 }  // namespace
 
 Masks::Masks(std::shared_ptr<Automaton> automaton, std::shared_ptr<const Vocabulary> vocabulary,
-             std::size_t memory)
+             MaskLimits limits)
     : automaton_(std::move(automaton)),
       vocabulary_(std::move(vocabulary)),
-      memory_(memory),
+      limits_(limits),
       found_(vocabulary_->words()) {}
 
 Masks::~Masks() {
@@ -73,7 +70,7 @@ Result<const Masks::Mask*> Masks::find(SetId at) {
         automaton_->release(view);
         if (outcome == Outcome::overflow) return overflow(*automaton_);
         return fail(ErrorCode::unsupported_feature, "a mask of the grammar takes more than " +
-                                                        std::to_string(kMostWork) +
+                                                        std::to_string(limits_.work) +
                                                         " steps; make it less ambiguous");
       }
       if (outcome == Outcome::cut) {
@@ -81,7 +78,7 @@ Result<const Masks::Mask*> Masks::find(SetId at) {
         mask.cut = true;
       }
       pack(mask);
-      if (used_ + bytes_of(mask) > memory_) forget();
+      if (used_ + bytes_of(mask) > limits_.memory) forget();
       used_ += bytes_of(mask);
       known = masks_.emplace(view, std::move(mask)).first;
     }
@@ -120,7 +117,7 @@ Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
       to = automaton_->next(at, static_cast<std::uint8_t>(node.byte));
       path[node.depth] = to;
       if (automaton_->is_full()) automaton_->collect(std::span(path_).first(node.depth + 1));
-      if (automaton_->work() - begun_ > kMostWork) return Outcome::costly;
+      if (automaton_->work() - begun_ > limits_.work) return Outcome::costly;
     }
     if (to == Automaton::kDead) {
       i = node.after;

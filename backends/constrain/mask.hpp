@@ -16,10 +16,16 @@
 
 namespace flyball::constrain {
 
+struct MaskLimits {
+  std::size_t memory = 16 << 20;  // bytes of masks; all are forgotten over it
+  std::uint64_t work =
+      2'000'000;  // of the automaton for one mask, about 50 ms; plain grammars take thousands
+};
+
 class Masks {
  public:
   Masks(std::shared_ptr<Automaton> automaton, std::shared_ptr<const Vocabulary> vocabulary,
-        std::size_t memory = 16 << 20);
+        MaskLimits limits = {});
   Masks(const Masks&) = delete;
   Masks& operator=(const Masks&) = delete;
   ~Masks();
@@ -35,7 +41,8 @@ class Masks {
 
  private:
   using SetId = Automaton::SetId;
-  // cut: the mask depends on frames that are cut off. overflow: of the automaton. costly: over kMostWork.
+  // cut: the mask depends on frames that are cut off. overflow: of the automaton. costly: over the limit of
+  // work.
   enum class Outcome : std::uint8_t { done, cut, overflow, costly };
   struct Mask {
     bool cut = false;
@@ -60,7 +67,7 @@ class Masks {
 
   std::shared_ptr<Automaton> automaton_;
   std::shared_ptr<const Vocabulary> vocabulary_;
-  std::size_t memory_;
+  MaskLimits limits_;
   std::size_t used_ = 0;
   std::unordered_map<SetId, Mask> masks_;          // by view, which is held
   std::unordered_map<SetId, const Mask*> by_set_;  // until the automaton collects

@@ -189,7 +189,7 @@ std::uint32_t least_words(const Node& repeat, const NodeFacts& child) {
 }
 
 std::unexpected<Error> out_of_fuel() {
-  return fail(ErrorCode::unsupported_feature, "the grammar takes too many steps to compile; make it smaller");
+  return fail(ErrorCode::unsupported_feature, "the grammar takes too many steps to compile");
 }
 
 Result<std::vector<NodeFacts>> outline(const grammar::Grammar& grammar, grammar::Fuel& fuel) {

@@ -26,6 +26,7 @@ Result<std::vector<NodeFacts>> outline(const grammar::Grammar& grammar, grammar:
 // The least number of nonempty words that a repeat needs.
 std::uint32_t least_words(const grammar::Node& repeat, const NodeFacts& child);
 
+// compile() says of how much.
 std::unexpected<Error> out_of_fuel();
 
 }  // namespace flyball::constrain

@@ -341,9 +341,15 @@ std::size_t Program::memory() const noexcept {
 }
 
 Result<Program> compile(const Grammar& grammar, grammar::Fuel& fuel, const grammar::Limits& limits) {
+  const std::uint64_t steps = fuel.left();
   auto facts = outline(grammar, fuel);
-  if (!facts) return pass(facts);
-  return Compiler(grammar, fuel, limits, std::move(*facts)).run();
+  auto program =
+      facts ? Compiler(grammar, fuel, limits, std::move(*facts)).run() : Result<Program>(pass(facts));
+  if (!program && fuel.is_empty()) {
+    return fail(ErrorCode::unsupported_feature, "the grammar takes more than " + std::to_string(steps) +
+                                                    " steps to compile; make it smaller or less ambiguous");
+  }
+  return program;
 }
 
 }  // namespace flyball::constrain

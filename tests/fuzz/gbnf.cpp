@@ -80,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       constrain::AutomatonLimits{.memory = 256 << 10, .configurations = 200, .frames = 2'000});
   auto matcher = constrain::Matcher::begin(automaton);
   if (!matcher) return 0;
-  constrain::Masks masks(automaton, vocabulary, 64 << 10);
+  constrain::Masks masks(automaton, vocabulary, {.memory = 64 << 10, .work = 20'000});
   std::vector<std::uint64_t> bits(vocabulary->words());
   for (std::size_t i = 0; i < std::min<std::size_t>(word.size(), 12); ++i) {
     const auto count = masks.fill(*matcher, bits);

@@ -192,7 +192,7 @@ TEST(ConstrainMasks, ForgetOverTheirMemoryAndStayRight) {
   Random random(9);
   const auto shared = automaton_of(gbnf(bounded_strings(0, 50)), {.memory = 100 << 10});
   const Tokens tokens = testing::json_tokens(random);
-  Masks masks(shared, tokens.vocabulary(), 20 << 10);
+  Masks masks(shared, tokens.vocabulary(), {.memory = 20 << 10});
   for (int walk = 0; walk < 30; ++walk) {
     check_walk(shared, tokens, masks, random, 20);
     ASSERT_FALSE(HasFailure());
@@ -229,6 +229,18 @@ TEST(ConstrainMasks, FailOnAmbiguityOverTheLimit) {
   const auto count = masks.fill(*Matcher::begin(shared), bits);
   ASSERT_FALSE(count.has_value());
   EXPECT_EQ(count.error().code, ErrorCode::unsupported_feature);
+}
+
+TEST(ConstrainMasks, FailOverTheirLimitOfWork) {
+  Tokens tokens;
+  tokens.bytes = {std::string(200, '(')};
+  const auto shared = automaton_of(gbnf(R"x(root ::= "(" root ")" | "x")x"));
+  std::vector<std::uint64_t> bits(1);
+  const Matcher at = *Matcher::begin(shared);
+  const auto refused = Masks(shared, tokens.vocabulary(), {.work = 100}).fill(at, bits);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported_feature);
+  EXPECT_EQ(*Masks(shared, tokens.vocabulary(), {.work = 1'000}).fill(at, bits), 1U);
 }
 
 TEST(ConstrainVocabulary, SlicesTokensOfSafeText) {
