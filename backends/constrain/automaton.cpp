@@ -37,6 +37,7 @@ grammar::ByteSet Automaton::bytes_after(SetId id) const {
 
 Automaton::SetId Automaton::step(SetId from, std::uint8_t byte) {
   begin();
+  work_ += 1 + sets_[from].configurations.size();
   std::uint8_t first = 0, last = 255;  // the bytes around this one that are in the same edges
   for (const auto& [state, stack] : sets_[from].configurations) {
     const auto edges = program_->edges_of(state);
@@ -280,8 +281,8 @@ void Automaton::collect(std::span<const SetId> keep) {
       free_frames_.push_back(id);
     }
   }
-  // What is held may be more than the bounds by itself: the next collection waits for twice as much, so that
-  // collections stay rare.
+  // Held sets may exceed the bounds by themselves: the next collection waits for twice as much memory, so
+  // that collections stay rare.
   full_at_ = std::max(limits_.memory, 2 * memory());
   frames_full_at_ = std::max<std::size_t>(limits_.frames / 4 * 3, (stacks_.size() + limits_.frames) / 2);
 }

@@ -122,7 +122,7 @@ class Automaton {
   std::size_t used_ = 0;                          // bytes of the sets
   std::size_t full_at_ = 0, frames_full_at_ = 0;  // when to collect
   std::uint64_t collections_ = 0, work_ = 0;
-  // Of the step at work.
+  // Scratch space of one step.
   Set made_;
   bool overflow_ = false;
   std::vector<Configuration> visited_;

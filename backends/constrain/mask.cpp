@@ -58,6 +58,7 @@ Result<std::size_t> Masks::fill(const Matcher& at, std::span<std::uint64_t> bits
 }
 
 Result<const Masks::Mask*> Masks::find(SetId at) {
+  begun_ = automaton_->work();
   for (const std::uint32_t depth : kDepths) {
     const SetId view = automaton_->view(at, depth, vocabulary_->longest());
     if (view == Automaton::kOverflow) return overflow(*automaton_);
@@ -86,12 +87,11 @@ Result<const Masks::Mask*> Masks::find(SetId at) {
     if (collections_ == automaton_->collections()) by_set_.emplace(at, &known->second);
     return &known->second;
   }
-  return overflow(*automaton_);  // not reached: a whole stack is never cut
+  std::unreachable();  // a whole stack is never cut
 }
 
 Masks::Outcome Masks::make(SetId view, Mask& mask) {
   std::ranges::fill(found_, 0);
-  begun_ = automaton_->work();
   // The rest first: its tokens close strings and objects, so that a stack that is cut too short shows early.
   Outcome outcome = walk(vocabulary_->rest(), view);
   Text text;
@@ -160,6 +160,7 @@ Masks::Outcome Masks::look_at_text(SetId from, Text& text) {
           if (byte > edge.from && class_of[byte] == class_of[byte - 1]) continue;
           const SetId to = automaton_->next(at, static_cast<std::uint8_t>(byte));
           if (to == Automaton::kOverflow) return Outcome::overflow;
+          if (automaton_->work() - begun_ > limits_.work) return Outcome::costly;
           if (automaton_->is_cut(to)) return Outcome::cut;
           const std::pair pair{to, edge.next};
           if (to == Automaton::kDead) {
@@ -217,8 +218,9 @@ void Masks::pack(Mask& mask) const {
 }
 
 std::size_t Masks::bytes_of(const Mask& mask) const {
-  constexpr std::size_t kIndex = 96;  // of the entries of masks_ and by_set_
-  return sizeof(Mask) + kIndex + mask.tokens.capacity() * sizeof(TokenId) +
+  // The entries of masks_ and by_set_, and the view, which the automaton cannot collect while it is held.
+  const std::size_t kept = 400 + automaton_->program().classes * sizeof(SetId);
+  return sizeof(Mask) + kept + mask.tokens.capacity() * sizeof(TokenId) +
          mask.bits.capacity() * sizeof(std::uint64_t);
 }
 

@@ -18,8 +18,8 @@ namespace flyball::constrain {
 
 struct MaskLimits {
   std::size_t memory = 16 << 20;  // bytes of masks; all are forgotten over it
-  std::uint64_t work =
-      2'000'000;  // of the automaton for one mask, about 50 ms; plain grammars take thousands
+  // The automaton's work for one mask, about 50 ms. Masks of plain grammars take some thousands.
+  std::uint64_t work = 2'000'000;
 };
 
 class Masks {
@@ -32,8 +32,8 @@ class Masks {
 
   // Writes bit t of `bits` (word t / 64, of vocabulary.words()) for every token t: the matcher would accept
   // its bytes, or it is an end token and the word may end here. The number of tokens allowed; 0 is a place
-  // that the vocabulary has no way on from. Fails with unsupported_feature where the grammar is too ambiguous
-  // or nested too deeply. Precondition: the matcher plays this automaton.
+  // that the vocabulary has no way on from. Fails with unsupported_feature where the grammar is too
+  // ambiguous, nested too deeply or takes too much work. Precondition: the matcher plays this automaton.
   Result<std::size_t> fill(const Matcher& at, std::span<std::uint64_t> bits);
 
   std::size_t memory() const noexcept { return used_; }
@@ -72,8 +72,8 @@ class Masks {
   std::unordered_map<SetId, Mask> masks_;          // by view, which is held
   std::unordered_map<SetId, const Mask*> by_set_;  // until the automaton collects
   std::uint64_t collections_ = 0;                  // at the time of by_set_
-  // Of the mask at work.
-  std::uint64_t begun_ = 0;  // the automaton's work at its begin
+  // Scratch space of one mask.
+  std::uint64_t begun_ = 0;  // the automaton's work before it
   std::vector<SetId> path_;  // of the walk, by depth
   std::vector<std::uint64_t> found_;
 };

@@ -14,8 +14,8 @@ struct NodeFacts {
   bool reached = false;   // from rule 0; the other facts are of such nodes only
   bool nullable = false;  // has the empty word
   bool recursive = false;
-  // Of repeat: too many copies of its child to write out, so that their number is counted while it is read.
-  // Of rule: too large or recursive, so that it is called.
+  // A repeat is called if its copies are too many to write out: their number is counted while they are read.
+  // A rule is called if it is recursive or too large to copy.
   bool called = false;
   std::uint32_t size = 0;  // states of its automaton, calls as one
 };

@@ -18,10 +18,10 @@ struct Edge {
   State next;
 };
 
-// Of a state, in the order of their bytes (Unicode 15, table 3-7).
+// The edges of a state in the order of their bytes (Unicode 15, table 3-7).
 std::span<const Edge> edges(State state) noexcept;
 
-// Of a whole text; nullopt where it is not safe.
+// The number of characters of a whole text; nullopt if the text is not safe.
 std::optional<std::size_t> characters(std::string_view text) noexcept;
 
 }  // namespace flyball::constrain::safe_text

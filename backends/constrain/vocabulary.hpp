@@ -31,8 +31,8 @@ class Vocabulary {
  public:
   // Longer tokens are never allowed. No known vocabulary has one half as long.
   static constexpr std::size_t kLongest = 1024;
-  // Where a grammar allows any safe text (safe_text.hpp) of so many characters, a mask takes all tokens of up
-  // to so many at once: near the end of a string of bounded length nearly all of them are at most 16 long.
+  // A mask takes all safe tokens (safe_text.hpp) of up to n characters at once if the grammar allows any safe
+  // text of n characters. Nearly all tokens have at most 16: larger n are not told apart.
   static constexpr std::size_t kCounted = 16;
   static constexpr std::size_t kAll = kCounted + 1;
   // Safe tokens lie in a trie of their own by their characters, so that a walk leaves out those it needs not.

@@ -11,7 +11,7 @@ constexpr char32_t kBeforeSurrogates = 0xD7FF, kAfterSurrogates = 0xE000;
 
 using Ranges = std::vector<CharacterRange>;
 
-// What of a normalized set lies within a range, with `from` as zero.
+// The part of a normalized set within a range, counted from `from`.
 Ranges slice(const Ranges& ranges, char32_t from, char32_t to) {
   Ranges out;
   for (auto at = std::ranges::lower_bound(ranges, from, {}, &CharacterRange::to);

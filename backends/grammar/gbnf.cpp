@@ -239,7 +239,7 @@ class Reader {
     const std::size_t begin = at_++;
     std::string text;
     while (!take('"')) {
-      if (at_end() || peek() == '\n') {
+      if (at_end()) {
         at_ = begin;
         invalid("a string has no closing quote");
       }

@@ -23,7 +23,7 @@ namespace {
 using namespace flyball;
 using bench::expect;
 
-// Of this thread alone, so that what else the machine does is not in the figures.
+// The time of this thread alone: other programs of the machine do not show in the figures.
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
