@@ -11,7 +11,7 @@
 namespace flyball::constrain {
 
 struct NodeFacts {
-  bool reached = false;   // from rule 0; the other facts are of such nodes only
+  bool reached = false;   // from rule 0; nodes that are not have no other facts
   bool nullable = false;  // has the empty word
   bool recursive = false;
   // A repeat is called if its copies are too many to write out: their number is counted while they are read.
@@ -20,13 +20,14 @@ struct NodeFacts {
   std::uint32_t size = 0;  // states of its automaton, calls as one
 };
 
-// By node. Fails with invalid_value for a rule without a definition and unsupported_feature without fuel.
+// The facts of each node. Fails with invalid_value for a rule without a definition and unsupported_feature
+// without fuel.
 Result<std::vector<NodeFacts>> outline(const grammar::Grammar& grammar, grammar::Fuel& fuel);
 
 // The least number of nonempty words that a repeat needs.
 std::uint32_t least_words(const grammar::Node& repeat, const NodeFacts& child);
 
-// compile() says of how much.
+// The error of any step without fuel; compile() adds the limit.
 std::unexpected<Error> out_of_fuel();
 
 }  // namespace flyball::constrain

@@ -17,10 +17,10 @@ using TokenId = std::uint32_t;
 struct Trie {
   static constexpr TokenId kNone = std::numeric_limits<TokenId>::max() >> 1U;
   struct Node {
-    TokenId token : 31;        // that ends here; kNone
+    TokenId token : 31;        // the token that ends here, or kNone
     TokenId has_twins : 1;     // more tokens have the same bytes
-    std::uint32_t after = 0;   // the node after all that this one is a prefix of
-    std::uint32_t byte : 8;    // the last one of the prefix
+    std::uint32_t after = 0;   // the first node behind this one's subtree
+    std::uint32_t byte : 8;    // the last byte of the prefix
     std::uint32_t depth : 24;  // bytes of the prefix
   };
   std::vector<Node> nodes;
@@ -29,13 +29,13 @@ struct Trie {
 
 class Vocabulary {
  public:
-  // Longer tokens are never allowed. No known vocabulary has one half as long.
+  // Longer tokens are never allowed. The longest of GPT-2, Llama 3 and Qwen 2 have 128 bytes.
   static constexpr std::size_t kLongest = 1024;
   // A mask takes all safe tokens (safe_text.hpp) of up to n characters at once if the grammar allows any safe
   // text of n characters. Nearly all tokens have at most 16: larger n are not told apart.
   static constexpr std::size_t kCounted = 16;
   static constexpr std::size_t kAll = kCounted + 1;
-  // Safe tokens lie in a trie of their own by their characters, so that a walk leaves out those it needs not.
+  // Safe tokens lie in tries by their number of characters, so that a walk can leave out whole tries.
   static constexpr std::size_t kSlices = 3;
   static constexpr std::array<std::size_t, kSlices + 1> kBounds{0, 4, 16,
                                                                 std::numeric_limits<std::size_t>::max()};
@@ -56,10 +56,10 @@ class Vocabulary {
   std::span<const std::uint64_t> bits(std::size_t characters) const { return bits_[characters]; }
   std::span<const TokenId> ends() const noexcept { return ends_; }
 
+  // Calls f(id) for every other token with the bytes of `token`, which is one of a trie.
   template <class F>
   void each_twin(TokenId token, F f) const {
-    const auto at = twins_of(token);
-    for (const Twin& twin : at) f(twin.twin);
+    for (const Twin& twin : twins_of(token)) f(twin.twin);
   }
   std::size_t memory() const noexcept;
 

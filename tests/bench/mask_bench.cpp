@@ -233,6 +233,7 @@ int main(int argc, char** argv) {
       {"lines of up to 80 characters", "root ::= ([^\\n]{0,80} \"\\n\")*"},
       {"words between spaces", "root ::= [^ \\n]+ (\" \" [^ \\n]+)*"},
       {"anything", "root ::= .*"},
+      {"an identifier of up to 64", "root ::= [a-zA-Z0-9_\"-]{1,64}"},
       {"a string of up to 10", "root ::= \"\\\"\" [^\"\\\\\\x00-\\x1F]{0,10} \"\\\"\""},
       {"a string of 20 to 100", "root ::= \"\\\"\" [^\"\\\\\\x00-\\x1F]{20,100} \"\\\"\""}};
   std::printf("\n%-32s | first mask p50 max ms, after one character\n", "text");
