@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <expected>
 #include <limits>
 #include <vector>
 
@@ -50,9 +51,12 @@ class Nfa {
   std::vector<Arc> arcs_;
 };
 
+enum class Exhausted : std::uint8_t { fuel, memory };
+
 // Appends the states for the nonempty words that lead from `begin` to `end` to the program, whose states have
-// no end entry yet; the first of them, which is not accepting and which nothing leads back to.
-Result<StateId> determinize(const Nfa& nfa, Nfa::Place begin, Nfa::Place end, Program& into,
-                            grammar::Fuel& fuel, std::size_t memory);
+// no end entry yet. Returns the first of them, which is not accepting and which nothing leads back to. Stops
+// when the fuel is spent, or the program and the subsets take more than `memory` bytes.
+std::expected<StateId, Exhausted> determinize(const Nfa& nfa, Nfa::Place begin, Nfa::Place end, Program& into,
+                                              grammar::Fuel& fuel, std::size_t memory);
 
 }  // namespace flyball::constrain

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "backends/grammar/quoted.hpp"
+
 namespace flyball::constrain {
 namespace {
 
@@ -14,7 +16,8 @@ using grammar::NodeId;
 
 // A call costs a frame of the stack at run time, a copy costs its states: about those of a key and its colon.
 constexpr std::uint32_t kLargestCopy = 32;
-// Room for "{8}" of a class of characters (eight states each).
+// Room for "{8}" of a class of characters (eight states each). Every node has a size, so that it bounds the
+// number of copies, too.
 constexpr std::uint32_t kLargestRepeat = 64;
 
 std::uint32_t saturated(std::uint64_t size) {
@@ -22,12 +25,13 @@ std::uint32_t saturated(std::uint64_t size) {
 }
 
 // Tarjan's strongly connected components over the nodes, where a rule's node leads to the rule's body.
-// Children come out before their parents, so that one pass decides all facts but those of recursive nodes.
+// Children come out before their parents, so that one pass decides the sizes: a recursive rule is called.
 class Outliner {
  public:
   Outliner(const grammar::Grammar& grammar, grammar::Fuel& fuel)
       : grammar_(grammar),
         fuel_(fuel),
+        steps_(fuel.left()),
         facts_(grammar.nodes()),
         order_(grammar.nodes(), kUnseen),
         low_(grammar.nodes()),
@@ -35,6 +39,7 @@ class Outliner {
 
   Result<std::vector<NodeFacts>> run() {
     if (grammar_.rules() == 0) return fail(ErrorCode::invalid_value, "the grammar has no rule");
+    if (!find_nullable()) return out_of_fuel();
     if (auto defined = enter_rule(grammar::RuleId{0}); !defined) return pass(defined);
     while (!path_.empty()) {
       if (!fuel_.spend()) return out_of_fuel();
@@ -60,9 +65,16 @@ class Outliner {
     std::uint32_t node = 0, next = 0;
   };
 
+  std::unexpected<Error> out_of_fuel() const {
+    return fail(ErrorCode::unsupported_feature, "the grammar's " + std::to_string(grammar_.nodes()) +
+                                                    " nodes take more than " + std::to_string(steps_) +
+                                                    " steps to compile; make it smaller");
+  }
+
   Result<void> enter_rule(grammar::RuleId rule) {
     if (!grammar_.is_defined(rule)) {
-      return fail(ErrorCode::invalid_value, "the rule \"" + grammar_.name(rule) + "\" has no definition");
+      return fail(ErrorCode::invalid_value,
+                  "the rule " + grammar::quoted(grammar_.name(rule)) + " has no definition");
     }
     enter(static_cast<std::uint32_t>(grammar_.body(rule)));
     return {};
@@ -100,14 +112,6 @@ class Outliner {
       facts_[node].reached = true;
       if (members.size() > 1) facts_[node].recursive = true;
     }
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const std::uint32_t node : members) {
-        if (!fuel_.spend(1 + grammar_.node(NodeId{node}).count)) return out_of_fuel();
-        if (facts_[node].nullable || !is_nullable(grammar_.node(NodeId{node}))) continue;
-        facts_[node].nullable = changed = true;
-      }
-    }
     for (const std::uint32_t node : members) {
       if (!fuel_.spend(1 + grammar_.node(NodeId{node}).count)) return out_of_fuel();
       decide_size(grammar_.node(NodeId{node}), facts_[node]);
@@ -117,33 +121,62 @@ class Outliner {
 
   NodeFacts& facts_of(NodeId id) { return facts_[static_cast<std::size_t>(id)]; }
 
-  bool is_nullable(const Node& node) {
-    const auto children = grammar_.children(node);
-    const auto nullable = [&](NodeId child) { return facts_of(child).nullable; };
+  // A worklist over the edges from children to parents: linear in any order of the nodes. False without fuel.
+  bool find_nullable() {
+    const std::size_t n = grammar_.nodes();
+    const auto each_child = [&](std::size_t id, const auto& f) {
+      const Node& node = grammar_.node(static_cast<NodeId>(id));
+      for (const NodeId child : grammar_.children(node)) f(static_cast<std::size_t>(child));
+      if (node.kind == Kind::rule && grammar_.is_defined(grammar_.rule_of(node))) {
+        f(static_cast<std::size_t>(grammar_.body(grammar_.rule_of(node))));
+      }
+    };
+    std::vector<std::uint32_t> first(n + 1, 0), missing(n, 1),
+        work;  // `missing`: children yet to be nullable
+    for (std::size_t id = 0; id < n; ++id) {
+      if (!fuel_.spend(4 + 4 * grammar_.node(static_cast<NodeId>(id)).count)) return false;
+      each_child(id, [&](std::size_t child) { ++first[child + 1]; });
+    }
+    for (std::size_t id = 0; id < n; ++id) first[id + 1] += first[id];
+    std::vector<std::uint32_t> parents(first[n]), filled(first.begin(), first.end() - 1);
+    for (std::uint32_t id = 0; id < n; ++id) {
+      each_child(id, [&](std::size_t child) { parents[filled[child]++] = id; });
+      const Node& node = grammar_.node(NodeId{id});
+      if (node.kind == Kind::sequence) missing[id] = node.count;
+      if (is_nullable_itself(node)) missing[id] = 0;
+      if (missing[id] == 0) work.push_back(id);
+    }
+    while (!work.empty()) {
+      const std::uint32_t id = work.back();
+      work.pop_back();
+      facts_[id].nullable = true;
+      for (std::uint32_t i = first[id]; i < first[id + 1]; ++i) {
+        std::uint32_t& left = missing[parents[i]];
+        if (left > 0 && --left == 0) work.push_back(parents[i]);
+      }
+    }
+    return true;
+  }
+
+  // Whether it has the empty word whatever its children are. An empty sequence misses no child.
+  bool is_nullable_itself(const Node& node) const {
     switch (node.kind) {
       case Kind::text:
         return grammar_.text_of(node).empty();
-      case Kind::bytes:
-        return false;
       case Kind::dfa:
         return grammar_.dfa_of(node).states[0].accepting;
-      case Kind::rule:
-        return nullable(grammar_.body(grammar_.rule_of(node)));
-      case Kind::sequence:
-        return std::ranges::all_of(children, nullable);
-      case Kind::choice:
-        return std::ranges::any_of(children, nullable);
       case Kind::repeat:
-        return node.least == 0 || nullable(children[0]);
+        return node.least == 0;
+      default:
+        return false;
     }
-    return false;
   }
 
   void decide_size(const Node& node, NodeFacts& facts) {
     std::uint64_t size = 1;
     switch (node.kind) {
       case Kind::text:
-        size = grammar_.text_of(node).size();
+        size = std::max<std::size_t>(1, grammar_.text_of(node).size());
         break;
       case Kind::bytes:
         break;
@@ -164,8 +197,8 @@ class Outliner {
         const NodeFacts& child = facts_of(grammar_.children(node)[0]);
         const std::uint32_t least = least_words(node, child);
         const std::uint64_t copies = node.most == grammar::kUnbounded ? std::max(least, 1U) : node.most;
-        facts.called = copies > 1 && copies * child.size > kLargestRepeat;
-        if (!facts.called) size += copies * child.size;
+        facts.counted = copies > 1 && copies * child.size > kLargestRepeat;
+        if (!facts.counted) size += copies * child.size;
         break;
       }
     }
@@ -174,6 +207,7 @@ class Outliner {
 
   const grammar::Grammar& grammar_;
   grammar::Fuel& fuel_;
+  std::uint64_t steps_;  // of the fuel at first
   std::vector<NodeFacts> facts_;
   std::vector<std::uint32_t> order_, low_;
   std::vector<bool> open_;  // its component is not known yet
@@ -186,10 +220,6 @@ class Outliner {
 
 std::uint32_t least_words(const Node& repeat, const NodeFacts& child) {
   return child.nullable ? 0 : repeat.least;
-}
-
-std::unexpected<Error> out_of_fuel() {
-  return fail(ErrorCode::unsupported_feature, "the grammar takes too many steps to compile");
 }
 
 Result<std::vector<NodeFacts>> outline(const grammar::Grammar& grammar, grammar::Fuel& fuel) {

@@ -11,13 +11,12 @@
 namespace flyball::constrain {
 
 struct NodeFacts {
-  bool reached = false;   // from rule 0; nodes that are not have no other facts
-  bool nullable = false;  // has the empty word
-  bool recursive = false;
-  // A repeat is called if its copies are too many to write out: their number is counted while they are read.
-  // A rule is called if it is recursive or too large to copy.
-  bool called = false;
-  std::uint32_t size = 0;  // states of its automaton, calls as one
+  bool reached = false;    // from rule 0; nodes that are not have no other facts but `nullable`
+  bool nullable = false;   // has the empty word
+  bool recursive = false;  // is part of a cycle of rules
+  bool called = false;     // a rule that is recursive or too large to copy
+  bool counted = false;    // a repeat of too many copies to write out: its words are counted as they are read
+  std::uint32_t size = 0;  // states of its automaton, calls as one; at least 1
 };
 
 // The facts of each node. Fails with invalid_value for a rule without a definition and unsupported_feature
@@ -26,8 +25,5 @@ Result<std::vector<NodeFacts>> outline(const grammar::Grammar& grammar, grammar:
 
 // The least number of nonempty words that a repeat needs.
 std::uint32_t least_words(const grammar::Node& repeat, const NodeFacts& child);
-
-// The error of any step without fuel; compile() adds the limit.
-std::unexpected<Error> out_of_fuel();
 
 }  // namespace flyball::constrain

@@ -9,6 +9,7 @@
 
 #include "backends/constrain/nfa.hpp"
 #include "backends/constrain/outline.hpp"
+#include "backends/grammar/quoted.hpp"
 
 namespace flyball::constrain {
 namespace {
@@ -22,9 +23,10 @@ constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
 class Compiler {
  public:
-  Compiler(const Grammar& grammar, grammar::Fuel& fuel, const grammar::Limits& limits,
+  // steps: of the fuel, for messages.
+  Compiler(const Grammar& grammar, grammar::Fuel& fuel, std::uint64_t steps, const grammar::Limits& limits,
            std::vector<NodeFacts> facts)
-      : grammar_(grammar), fuel_(fuel), limits_(limits), facts_(std::move(facts)) {}
+      : grammar_(grammar), fuel_(fuel), steps_(steps), limits_(limits), facts_(std::move(facts)) {}
 
   Result<Program> run() {
     const NodeId body = grammar_.body(grammar::RuleId{0});
@@ -45,7 +47,7 @@ class Compiler {
  private:
   struct Source {
     NodeId body{};
-    std::string name;  // of the rule that it is, or is part of
+    grammar::RuleId rule{};  // that it is, or is part of
   };
   struct Task {  // the words of a node lead from a place to another
     NodeId node{};
@@ -54,17 +56,33 @@ class Compiler {
 
   const NodeFacts& facts(NodeId id) const { return facts_[static_cast<std::size_t>(id)]; }
 
+  std::string name_of(ProcedureId which) const {
+    return grammar::quoted(grammar_.name(sources_[which].rule));
+  }
+
+  std::unexpected<Error> out_of_fuel(ProcedureId which) const {
+    return fail(ErrorCode::unsupported_feature, "the grammar takes more than " + std::to_string(steps_) +
+                                                    " steps to compile; they were spent at the rule " +
+                                                    name_of(which) + "; make it smaller or less ambiguous");
+  }
+
+  std::unexpected<Error> out_of_memory(ProcedureId which) const {
+    return fail(ErrorCode::unsupported_feature, "the compiled grammar takes more than " +
+                                                    std::to_string(limits_.memory) + " bytes at the rule " +
+                                                    name_of(which));
+  }
+
   ProcedureId procedure_for_rule(grammar::RuleId rule) {
     const auto next = static_cast<ProcedureId>(sources_.size());
     const auto [at, is_new] = rules_.try_emplace(rule, next);
     if (is_new) {
-      sources_.push_back({grammar_.body(rule), grammar_.name(rule)});
+      sources_.push_back({grammar_.body(rule), rule});
       program_.procedures.push_back({});
     }
     return at->second;
   }
 
-  ProcedureId procedure_for_repeat(NodeId id, const std::string& rule) {
+  ProcedureId procedure_for_repeat(NodeId id, grammar::RuleId rule) {
     const auto next = static_cast<ProcedureId>(sources_.size());
     const auto [at, is_new] = repeats_.try_emplace(id, next);
     if (is_new) {
@@ -84,22 +102,20 @@ class Compiler {
     while (!tasks_.empty()) {
       const Task task = tasks_.back();
       tasks_.pop_back();
-      if (!fuel_.spend()) return out_of_fuel();
-      if (nfa.memory() + tasks_.size() * sizeof(Task) > limits_.memory) {
-        return fail(ErrorCode::unsupported_feature, "the automaton of the rule \"" + sources_[which].name +
-                                                        "\" takes more than " +
-                                                        std::to_string(limits_.memory) + " bytes");
-      }
+      if (!fuel_.spend(3)) return out_of_fuel(which);
+      if (nfa.memory() + tasks_.size() * sizeof(Task) > limits_.memory) return out_of_memory(which);
       add(nfa, task, which);
     }
-    return determinize(nfa, begin, end, program_, fuel_, limits_.memory);
+    const auto start = determinize(nfa, begin, end, program_, fuel_, limits_.memory);
+    if (!start) return start.error() == Exhausted::fuel ? out_of_fuel(which) : out_of_memory(which);
+    return *start;
   }
 
   // Adds paths from `from` to `to` and none that enters `from` or leaves `to`.
   void add(Nfa& nfa, const Task& task, ProcedureId within) {
     const Node& node = grammar_.node(task.node);
     const auto children = grammar_.children(node);
-    fuel_.spend(node.count);
+    if (!fuel_.spend(2 * node.count)) return;
     switch (node.kind) {
       case Kind::text:
         return add_text(nfa, task, grammar_.text_of(node));
@@ -126,8 +142,8 @@ class Compiler {
         for (const NodeId child : children) tasks_.push_back({child, task.from, task.to});
         return;
       case Kind::repeat:
-        if (!facts(task.node).called) return add_copies(nfa, task, node);
-        return add_call(nfa, task, procedure_for_repeat(task.node, std::string(sources_[within].name)));
+        if (!facts(task.node).counted) return add_copies(nfa, task, node);
+        return add_call(nfa, task, procedure_for_repeat(task.node, sources_[within].rule));
     }
   }
 
@@ -138,7 +154,7 @@ class Compiler {
 
   void add_text(Nfa& nfa, const Task& task, std::string_view text) {
     if (text.empty()) return nfa.empty(task.from, task.to);
-    fuel_.spend(text.size());
+    if (!fuel_.spend(3 * text.size())) return;
     Nfa::Place from = task.from;
     for (std::size_t i = 0; i < text.size(); ++i) {
       const auto byte = static_cast<std::uint8_t>(text[i]);
@@ -149,7 +165,7 @@ class Compiler {
   }
 
   void add_bytes(Nfa& nfa, const Task& task, const grammar::ByteSet& set) {
-    fuel_.spend(8);
+    if (!fuel_.spend(20)) return;
     for (std::size_t first = 0; first < 256; ++first) {
       if (!set[first]) continue;
       std::size_t last = first;
@@ -160,7 +176,7 @@ class Compiler {
   }
 
   void add_dfa(Nfa& nfa, const Task& task, const grammar::Dfa& dfa) {
-    fuel_.spend(dfa.states.size() + dfa.edges.size());
+    if (!fuel_.spend(4 * (dfa.states.size() + dfa.edges.size()))) return;
     const auto first = static_cast<Nfa::Place>(nfa.places());
     for (std::size_t i = 0; i < dfa.states.size(); ++i) nfa.add_place();
     nfa.empty(task.from, first);
@@ -173,23 +189,24 @@ class Compiler {
     }
   }
 
-  // A repeat written out.
+  // A repeat written out: of few copies (outline.cpp).
   void add_copies(Nfa& nfa, const Task& task, const Node& node) {
     const NodeId child = grammar_.children(node)[0];
     const std::uint32_t least = least_words(node, facts(child));
     Nfa::Place from = task.from;
     const auto add_copy = [&](Nfa::Place to) {
+      fuel_.spend(2);
       tasks_.push_back({child, from, to});
       from = to;
     };
-    for (std::uint32_t i = 0; i < least; ++i) add_copy(nfa.add_place());
+    for (std::uint32_t i = 0; i < least && !fuel_.is_empty(); ++i) add_copy(nfa.add_place());
     if (node.most == grammar::kUnbounded) {
       const Nfa::Place loop = nfa.add_place();
       nfa.empty(from, loop);
       tasks_.push_back({child, loop, loop});
       from = loop;
     } else {
-      for (std::uint32_t i = least; i < node.most; ++i) {
+      for (std::uint32_t i = least; i < node.most && !fuel_.is_empty(); ++i) {
         nfa.empty(from, task.to);
         add_copy(nfa.add_place());
       }
@@ -216,8 +233,8 @@ class Compiler {
       colours[root] = Colour::open;
       path.push_back({root});
       while (!path.empty()) {
-        if (!fuel_.spend()) return out_of_fuel();
         const ProcedureId procedure = path.back().procedure;
+        if (!fuel_.spend()) return out_of_fuel(procedure);
         const auto calls = program_.calls_of(program_.procedures[procedure].start);
         if (path.back().next == calls.size()) {
           colours[procedure] = Colour::done;
@@ -227,10 +244,10 @@ class Compiler {
         const ProcedureId callee = calls[path.back().next++].procedure;
         if (colours[callee] == Colour::open) {
           const auto from = std::ranges::find(path, callee, &Visit::procedure);
-          std::vector<std::string> names;
+          std::vector<grammar::RuleId> rules;
           for (auto visit = from; visit != path.end(); ++visit)
-            names.push_back(sources_[visit->procedure].name);
-          return left_recursion(std::move(names));
+            rules.push_back(sources_[visit->procedure].rule);
+          return left_recursion(std::move(rules));
         }
         if (colours[callee] == Colour::unseen) {
           colours[callee] = Colour::open;
@@ -241,38 +258,69 @@ class Compiler {
     return {};
   }
 
-  static std::unexpected<Error> left_recursion(std::vector<std::string> names) {
-    constexpr std::size_t kNamed = 8;  // a longer cycle is cut: the message is for a person
-    names.erase(std::ranges::unique(names).begin(), names.end());
+  std::unexpected<Error> left_recursion(std::vector<grammar::RuleId> rules) const {
+    constexpr std::size_t kNamed = 4;  // a longer cycle is cut: the message is for a person
+    rules.erase(std::ranges::unique(rules).begin(), rules.end());
+    const auto name = [&](std::size_t i) { return grammar::quoted(grammar_.name(rules[i])); };
     std::string cycle;
-    for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i) cycle += names[i] + " -> ";
-    if (names.size() > kNamed) cycle += "... -> ";
+    for (std::size_t i = 0; i < std::min(rules.size(), kNamed); ++i) cycle += name(i) + " -> ";
+    if (rules.size() > kNamed) cycle += "... -> ";
     return fail(ErrorCode::invalid_value,
-                "the rule \"" + names[0] +
-                    "\" can call itself before it has read a byte (left recursion): " + cycle + names[0]);
+                "the rule " + name(0) +
+                    " can call itself before it has read a byte (left recursion): " + cycle + name(0));
+  }
+
+  // The states from which an accepting one can be reached. A worklist over the reverse edges, where a call
+  // leads on once its procedure and the state after it both live: linear in any order of the states.
+  std::vector<bool> find_living() const {
+    struct Reverse {
+      StateId from = 0, also = 0;  // `from` lives if `also` does
+    };
+    const std::size_t n = program_.states.size() - 1;
+    const auto each_edge = [&](StateId id, const auto& f) {
+      for (const auto& edge : program_.edges_of(id)) f(edge.next, Reverse{id, edge.next});
+      for (const auto& call : program_.calls_of(id)) {
+        const StateId start = program_.procedures[call.procedure].start;
+        f(call.next, Reverse{id, start});
+        f(start, Reverse{id, call.next});
+      }
+    };
+    std::vector<std::uint32_t> first(n + 1, 0);
+    for (StateId id = 0; id < n; ++id) each_edge(id, [&](StateId to, Reverse) { ++first[to + 1]; });
+    for (std::size_t id = 0; id < n; ++id) first[id + 1] += first[id];
+    std::vector<Reverse> edges(first[n]);
+    std::vector<std::uint32_t> filled(first.begin(), first.end() - 1);
+    std::vector<bool> lives(n, false);
+    std::vector<StateId> work;
+    const auto enliven = [&](StateId id) {
+      if (lives[id]) return;
+      lives[id] = true;
+      work.push_back(id);
+    };
+    for (StateId id = 0; id < n; ++id) {
+      each_edge(id, [&](StateId to, Reverse edge) { edges[filled[to]++] = edge; });
+      if (program_.states[id].accepting) enliven(id);
+    }
+    while (!work.empty()) {
+      const StateId id = work.back();
+      work.pop_back();
+      for (std::uint32_t i = first[id]; i < first[id + 1]; ++i) {
+        if (lives[edges[i].also]) enliven(edges[i].from);
+      }
+    }
+    return lives;
   }
 
   // Removes all that leads to no word, and numbers the remaining states anew.
   Result<void> trim() {
     const std::size_t n = program_.states.size() - 1;
-    std::vector<bool> lives(n, false);
+    if (!fuel_.spend(6 * n + 3 * program_.edges.size() + 6 * program_.calls.size())) return out_of_fuel(0);
+    const std::vector<bool> lives = find_living();
     const auto procedure_lives = [&](ProcedureId id) { return lives[program_.procedures[id].start]; };
     const auto call_lives = [&](const Program::Call& c) {
       return lives[c.next] && procedure_lives(c.procedure);
     };
     const auto edge_lives = [&](const Program::Edge& e) { return lives[e.next]; };
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (std::size_t i = n; i-- > 0;) {  // successors have larger numbers as a rule
-        if (!fuel_.spend()) return out_of_fuel();
-        const auto id = static_cast<StateId>(i);
-        if (lives[i]) continue;
-        if (program_.states[i].accepting || std::ranges::any_of(program_.edges_of(id), edge_lives) ||
-            std::ranges::any_of(program_.calls_of(id), call_lives)) {
-          lives[i] = changed = true;
-        }
-      }
-    }
     if (!procedure_lives(0) && !program_.nullable) {
       return fail(ErrorCode::invalid_value, "the grammar has no word: no text can satisfy it");
     }
@@ -324,6 +372,7 @@ class Compiler {
 
   const Grammar& grammar_;
   grammar::Fuel& fuel_;
+  std::uint64_t steps_;
   const grammar::Limits& limits_;
   std::vector<NodeFacts> facts_;
   Program program_;
@@ -343,13 +392,8 @@ std::size_t Program::memory() const noexcept {
 Result<Program> compile(const Grammar& grammar, grammar::Fuel& fuel, const grammar::Limits& limits) {
   const std::uint64_t steps = fuel.left();
   auto facts = outline(grammar, fuel);
-  auto program =
-      facts ? Compiler(grammar, fuel, limits, std::move(*facts)).run() : Result<Program>(pass(facts));
-  if (!program && fuel.is_empty()) {
-    return fail(ErrorCode::unsupported_feature, "the grammar takes more than " + std::to_string(steps) +
-                                                    " steps to compile; make it smaller or less ambiguous");
-  }
-  return program;
+  if (!facts) return pass(facts);
+  return Compiler(grammar, fuel, steps, limits, std::move(*facts)).run();
 }
 
 }  // namespace flyball::constrain

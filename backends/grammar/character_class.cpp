@@ -25,6 +25,7 @@ class Utf8Builder {
  public:
   explicit Utf8Builder(Fuel& fuel) : fuel_(fuel) {}
 
+  // Without fuel the automaton is not whole.
   Dfa run(const Ranges& ranges) {
     states_.emplace_back();  // the start
     add_edges(0, 0x00, 0x7F, 0, slice(ranges, 0, 0x7F));
@@ -51,7 +52,7 @@ class Utf8Builder {
       ranges = std::move(rest);
     }
     for (unsigned byte = first; byte <= last; ++byte) {
-      if (!fuel_.spend(8)) return;
+      if (!fuel_.spend(4)) return;
       const char32_t begin = static_cast<char32_t>(byte - first) << (6 * more);
       Ranges below = slice(ranges, begin, begin + (char32_t{1} << (6 * more)) - 1);
       if (below.empty()) continue;
@@ -68,7 +69,7 @@ class Utf8Builder {
   std::uint32_t state_for(unsigned more, Ranges ranges) {
     const auto known = known_.find({more, ranges});
     if (known != known_.end()) return known->second;
-    fuel_.spend(40 + 2 * ranges.size());
+    if (!fuel_.spend(40 + 2 * ranges.size())) return 0;
     const auto state = static_cast<std::uint32_t>(states_.size());
     states_.emplace_back();
     if (more == 0)
@@ -116,9 +117,14 @@ Ranges complement(const Ranges& ranges) {
   return normalized(std::move(out));
 }
 
-NodeId add_characters(Grammar& grammar, const Ranges& ranges, Fuel& fuel) {
+std::optional<NodeId> add_characters(Grammar& grammar, const Ranges& ranges, Fuel& fuel) {
+  if (!fuel.spend(20 + ranges.size())) return std::nullopt;
   if (ranges.empty()) return grammar.choice({});
-  if (ranges.back().to > 0x7F) return grammar.dfa(Utf8Builder(fuel).run(ranges));
+  if (ranges.back().to > 0x7F) {
+    Dfa automaton = Utf8Builder(fuel).run(ranges);
+    if (fuel.is_empty()) return std::nullopt;
+    return grammar.dfa(std::move(automaton));
+  }
   ByteSet set;
   for (const auto& [from, to] : ranges) {
     for (char32_t byte = from; byte <= to; ++byte) set.set(byte);

@@ -1,6 +1,7 @@
 // A set of characters as the bytes of their UTF-8. Pure.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "backends/grammar/fuel.hpp"
@@ -15,13 +16,13 @@ struct CharacterRange {
   auto operator<=>(const CharacterRange&) const = default;
 };
 
-// In order, without overlaps, and without surrogates, which UTF-8 has not.
+// The same set in order, without overlaps and without surrogates: UTF-8 encodes none.
 std::vector<CharacterRange> normalized(std::vector<CharacterRange> ranges);
-// All others. Precondition: normalized.
+// All other characters. Precondition: normalized.
 std::vector<CharacterRange> complement(const std::vector<CharacterRange>& ranges);
 
-// One character of a normalized set; no word where it is empty. Work that the fuel does not pay for is left
-// out.
-NodeId add_characters(Grammar& grammar, const std::vector<CharacterRange>& ranges, Fuel& fuel);
+// One character of a normalized set; no word where it is empty. nullopt, and nothing is added, if the fuel
+// runs out.
+std::optional<NodeId> add_characters(Grammar& grammar, const std::vector<CharacterRange>& ranges, Fuel& fuel);
 
 }  // namespace flyball::grammar

@@ -10,7 +10,8 @@
 
 namespace flyball::grammar {
 
-// Fails with invalid_value for an empty list, and unsupported_feature for one over the limits.
+// Fails with invalid_value for an empty list, and unsupported_feature for one over the limits; the error's
+// `where` is then the choice.
 Result<Grammar> choice_list(std::span<const std::string> choices, Fuel& fuel, const Limits& limits);
 
 }  // namespace flyball::grammar

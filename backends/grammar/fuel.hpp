@@ -1,4 +1,4 @@
-// What making or compiling a grammar may cost. Whoever works charges before the work.
+// Bounds of the work of making and compiling a grammar. Code charges its fuel before it works.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace flyball::grammar {
 
-// A step is about 10 ns of work. One that runs out stays empty, and all that was made with it is thrown away.
+// A step is about 10 ns of work. Fuel that runs out stays empty, and its user throws away the unfinished grammar.
 class Fuel {
  public:
   explicit Fuel(std::uint64_t steps) noexcept : left_(steps) {}
@@ -22,8 +22,8 @@ class Fuel {
 };
 
 struct Limits {
-  std::uint64_t steps = 20'000'000;  // Fuel, for one constraint
-  std::size_t memory = 16 << 20;     // bytes of the grammar that comes out
+  std::uint64_t steps = 10'000'000;  // Fuel to read and compile one constraint: at most about 100 ms
+  std::size_t memory = 16 << 20;     // bytes of the Grammar, of the automaton of each rule, and of the Program
   std::uint32_t depth = 64;          // of nested schemas, groups and alternatives
   std::uint32_t text = 1 << 20;      // bytes of the source
 };

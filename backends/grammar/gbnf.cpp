@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <cstdio>
 #include <optional>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "backends/grammar/character_class.hpp"
+#include "backends/grammar/quoted.hpp"
 #include "config/utf8.hpp"
 
 namespace flyball::grammar {
 namespace {
+
+// Bytes of the name of a rule. Messages show no more than a part of it.
+constexpr std::size_t kLongestName = 256;
 
 struct Failure {
   Error error;
@@ -45,7 +51,7 @@ void append_character(std::string& to, char32_t c) {
 class Reader {
  public:
   Reader(std::string_view source, Fuel& fuel, const Limits& limits)
-      : source_(source), fuel_(fuel), limits_(limits) {}
+      : source_(source), fuel_(fuel), steps_(fuel.left()), limits_(limits) {}
 
   Grammar run() {
     if (source_.size() > limits_.text) {
@@ -57,21 +63,17 @@ class Reader {
     skip_space(true);
     while (at_ < source_.size()) rule();
     charge();
-    for (const auto& [name, use] : rules_) {
-      if (grammar_.is_defined(use.rule)) continue;
-      at_ = use.first;
-      invalid(name == "root" ? "the grammar has no rule \"root\""
-                             : "the rule \"" + std::string(name) + "\" has no definition");
+    for (std::size_t i = 0; i < uses_.size(); ++i) {
+      const RuleId rule{static_cast<std::uint32_t>(i)};
+      if (grammar_.is_defined(rule)) continue;
+      at_ = uses_[i];
+      invalid(i == 0 ? "the grammar has no rule \"root\""
+                     : "the rule " + quoted(grammar_.name(rule)) + " has no definition");
     }
     return std::move(grammar_);
   }
 
  private:
-  struct Use {
-    RuleId rule{};
-    std::size_t first = 0;  // where
-  };
-
   [[noreturn]] void stop(ErrorCode code, std::string message) const {
     const std::string_view before = source_.substr(0, at_);
     const auto line = 1 + std::ranges::count(before, '\n');
@@ -86,8 +88,11 @@ class Reader {
   [[noreturn]] void unsupported(std::string message) const {
     stop(ErrorCode::unsupported_feature, std::move(message));
   }
-  void charge() {
-    if (!fuel_.spend()) unsupported("the grammar takes too many steps to read; make it smaller");
+  void charge(std::uint64_t steps = 1) {
+    if (!fuel_.spend(steps)) {
+      unsupported("the grammar takes more than " + std::to_string(steps_) +
+                  " steps to read; make it smaller");
+    }
     if (grammar_.memory() > limits_.memory) {
       unsupported("the grammar takes more than " + std::to_string(limits_.memory) + " bytes of memory");
     }
@@ -104,7 +109,12 @@ class Reader {
   }
   std::string found() const {
     if (at_end()) return "the end of the grammar";
-    return peek() == '\n' || peek() == '\r' ? "the end of the line" : '"' + std::string(1, peek()) + '"';
+    const char c = peek();
+    if (c == '\n' || c == '\r') return "the end of the line";
+    if (c >= ' ' && c <= '~') return '"' + std::string(1, c) + '"';
+    std::array<char, 16> name{};
+    std::snprintf(name.data(), name.size(), "U+%04X", static_cast<unsigned>(decode().first));
+    return name.data();
   }
 
   void skip_space(bool newlines) {
@@ -124,15 +134,23 @@ class Reader {
     const std::size_t begin = at_;
     while (!at_end() && is_name(peek())) ++at_;
     if (at_ == begin) invalid("expected the name of a rule, found " + found());
+    if (at_ - begin > kLongestName) {
+      const std::size_t size = at_ - begin;
+      at_ = begin;
+      unsupported("the name of a rule has " + std::to_string(size) + " bytes; the limit is " +
+                  std::to_string(kLongestName));
+    }
     return source_.substr(begin, at_ - begin);
   }
 
   RuleId rule_named(std::string_view name, std::size_t where) {
+    charge(10 + name.size() / 8);
     const auto known = rules_.find(name);
-    if (known != rules_.end()) return known->second.rule;
-    charge();
+    if (known != rules_.end()) return known->second;
+    charge(20);
     const RuleId rule = grammar_.declare(std::string(name));
-    rules_.emplace(name, Use{rule, where});
+    rules_.emplace(name, rule);
+    uses_.push_back(where);
     return rule;
   }
 
@@ -196,8 +214,14 @@ class Reader {
   }
 
   NodeId any_character() {
-    if (!any_) any_ = add_characters(grammar_, complement({}), fuel_);
+    if (!any_) any_ = one_of(complement({}));
     return *any_;
+  }
+
+  NodeId one_of(const std::vector<CharacterRange>& ranges) {
+    const auto out = add_characters(grammar_, ranges, fuel_);
+    charge();
+    return *out;  // the fuel is not empty
   }
 
   // How often the symbol before is repeated.
@@ -277,20 +301,27 @@ class Reader {
       at_ = begin;
       invalid("a class of characters is empty");
     }
+    charge(5 * ranges.size());  // to sort them
     ranges = normalized(std::move(ranges));
-    return add_characters(grammar_, negated ? complement(ranges) : ranges, fuel_);
+    return one_of(negated ? complement(ranges) : ranges);
   }
 
   // One character of a string or class, escaped or not. Precondition: not at the end.
   char32_t character() {
     if (peek() == '\\') return escape();
+    const auto [value, length] = decode();
+    at_ += length;
+    return value;
+  }
+
+  // The character here and the number of its bytes. Precondition: not at the end.
+  std::pair<char32_t, std::size_t> decode() const {
     const auto first = static_cast<unsigned char>(peek());  // the source is valid UTF-8
-    ++at_;
-    if (first < 0x80) return first;
+    if (first < 0x80) return {first, 1};
     const unsigned more = first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
     char32_t out = first & (0x3FU >> more);
-    for (unsigned i = 0; i < more; ++i) out = out << 6 | (static_cast<unsigned char>(source_[at_++]) & 0x3FU);
-    return out;
+    for (unsigned i = 1; i <= more; ++i) out = out << 6 | (static_cast<unsigned char>(peek(i)) & 0x3FU);
+    return {out, more + 1};
   }
 
   char32_t escape() {
@@ -339,11 +370,13 @@ class Reader {
 
   std::string_view source_;
   Fuel& fuel_;
+  std::uint64_t steps_;  // of the fuel at first
   const Limits& limits_;
   std::size_t at_ = 0;
   Grammar grammar_;
-  std::map<std::string_view, Use> rules_;
-  std::optional<NodeId> any_;  // of all dots
+  std::unordered_map<std::string_view, RuleId> rules_;
+  std::vector<std::size_t> uses_;  // where each rule is used first
+  std::optional<NodeId> any_;      // of all dots
 };
 
 }  // namespace

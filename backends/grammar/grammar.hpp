@@ -65,7 +65,7 @@ class Grammar {
   NodeId body(RuleId which) const { return rules_[static_cast<std::size_t>(which)].body; }
   const std::string& name(RuleId which) const { return rules_[static_cast<std::size_t>(which)].name; }
   std::size_t nodes() const noexcept { return nodes_.size(); }
-  // Of all that it holds, for limits of memory.
+  // Bytes of all nodes, texts, automata and names.
   std::size_t memory() const noexcept { return memory_; }
 
  private:

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <time.h>
+
 #include <array>
 #include <deque>
 #include <map>
@@ -18,6 +21,7 @@ using grammar::Grammar;
 using grammar::NodeId;
 using grammar::RuleId;
 using testing::below;
+using testing::Random;
 
 Result<Program> compiled(const Grammar& grammar, grammar::Limits limits = {}) {
   grammar::Fuel fuel(limits.steps);
@@ -87,7 +91,7 @@ std::string completion(Automaton& automaton, Automaton::SetId from) {
 }
 
 TEST(ConstrainMatcher, AgreesWithDefinitionOnRandomGrammars) {
-  testing::Random random(7);
+  Random random(7);
   std::size_t played = 0, accepted = 0, refused = 0, left_recursive = 0, empty = 0, counted = 0;
   for (int round = 0; round < 3'000; ++round) {
     const Grammar grammar = testing::random_grammar(random);
@@ -286,7 +290,7 @@ TEST(ConstrainProgram, NamesTheCycleOfLeftRecursion) {
   const auto program = compiled(grammar);
   ASSERT_FALSE(program.has_value());
   EXPECT_EQ(program.error().code, ErrorCode::invalid_value);
-  EXPECT_TRUE(program.error().message.ends_with("expr -> term -> expr")) << program.error().message;
+  EXPECT_TRUE(program.error().message.ends_with(R"("expr" -> "term" -> "expr")")) << program.error().message;
 }
 
 TEST(ConstrainProgram, RefusesRulesWithoutDefinition) {
@@ -325,6 +329,95 @@ TEST(ConstrainProgram, StaysWithinFuelAndMemory) {
     const auto program = compiled(grammar, limits);
     ASSERT_FALSE(program.has_value());
     EXPECT_EQ(program.error().code, ErrorCode::unsupported_feature);
+    EXPECT_TRUE(program.error().message.contains("100000")) << program.error().message;
+    EXPECT_TRUE(program.error().message.contains("\"root\"")) << program.error().message;
+  }
+}
+
+// Seconds of this thread.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// 100,000 optional bytes of 200 kinds: from the first state every byte leads to a set of up to 100,000
+// places.
+TEST(ConstrainProgram, StopsOnceItsFuelIsSpent) {
+  const Grammar grammar = grammar_of([](Grammar& g) {
+    std::vector<NodeId> parts;
+    for (int i = 0; i < 100'000; ++i)
+      parts.push_back(g.optional(g.text(std::string(1, static_cast<char>(i % 200)))));
+    return g.sequence(parts);
+  });
+  const double before = cpu_seconds();
+  const auto program = compiled(grammar, {.steps = 6'000'000});
+  EXPECT_LT(cpu_seconds() - before, 0.5);  // 0.1 s; 2 s where a set is looked at as a whole
+  ASSERT_FALSE(program.has_value());
+  EXPECT_TRUE(program.error().message.contains("more than 6000000 steps")) << program.error().message;
+}
+
+TEST(ConstrainProgram, RepeatsOfNothingCostNothing) {
+  for (const std::uint32_t times : {10'000'000U, 4'294'967'294U}) {
+    const Grammar grammar = grammar_of([&](Grammar& g) {
+      const NodeId nothing = g.repeat(g.text(""), times, times);
+      const NodeId no_word = g.repeat(g.choice({}), 0, times);
+      return g.sequence(std::array{nothing, no_word, g.text("a")});
+    });
+    grammar::Fuel fuel(10'000);
+    auto program = compile(grammar, fuel, {});
+    ASSERT_TRUE(program.has_value()) << program.error().message;
+    EXPECT_TRUE(takes(
+        *Matcher::begin(std::make_shared<Automaton>(std::make_shared<const Program>(std::move(*program)))),
+        "a"));
+  }
+}
+
+TEST(ConstrainProgram, HoldsNoCopiesOfLongRuleNames) {
+  const auto peak = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // KiB
+  };
+  Grammar grammar;
+  grammar.declare(std::string(300'000, 'n'));
+  std::vector<NodeId> repeats;
+  for (int i = 0; i < 1'000; ++i) repeats.push_back(grammar.repeat(grammar.text("a"), 0, 1'000));
+  grammar.define(RuleId{0}, grammar.choice(repeats));
+  const auto before = peak();
+  EXPECT_TRUE(compiled(grammar).has_value());
+  EXPECT_LT(peak() - before, 100 << 10);
+}
+
+// Rules that each need the next one, all of them choices of the first: in both orders of their definition.
+TEST(ConstrainProgram, CompilesChainsOfRulesInAnyOrder) {
+  constexpr int kRules = 3'000;
+  for (const bool forward : {true, false}) {
+    for (const bool nullable : {true, false}) {
+      Grammar grammar;
+      const RuleId root = grammar.declare("root");
+      std::vector<RuleId> rules;
+      for (int i = 0; i < kRules; ++i) rules.push_back(grammar.declare("r" + std::to_string(i)));
+      std::vector<NodeId> all;
+      for (int n = 0; n < kRules; ++n) {
+        const int i = forward ? n : kRules - 1 - n;
+        const NodeId end = grammar.text("f" + std::to_string(i));
+        NodeId body = end;
+        if (i + 1 < kRules) {
+          const NodeId next = grammar.rule(rules[static_cast<std::size_t>(i) + 1]);
+          body = nullable
+                     ? grammar.choice(std::array{next, grammar.sequence(std::array{end, grammar.rule(root)})})
+                     : grammar.sequence(std::array{grammar.text("a"), next, end});
+        } else if (nullable) {
+          body = grammar.choice(std::array{grammar.text(""), end});
+        }
+        grammar.define(rules[static_cast<std::size_t>(i)], body);
+        all.push_back(grammar.rule(rules[static_cast<std::size_t>(i)]));
+      }
+      grammar.define(root, grammar.choice(all));
+      const auto program = compiled(grammar);
+      ASSERT_TRUE(program.has_value()) << forward << nullable << program.error().message;
+    }
   }
 }
 

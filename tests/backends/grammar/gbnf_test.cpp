@@ -1,10 +1,12 @@
 #include "backends/grammar/gbnf.hpp"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backends/constrain/matcher.hpp"
@@ -109,6 +111,10 @@ TEST(Gbnf, RefusesWithPlace) {
       {"\"a\"", "name of a rule", "line 1, column 1"},
       {"root ::= <think>", "not supported", "line 1, column 10"},
       {"root ::= \"\xC3\"", "UTF-8", "line 1, column 1"},
+      {"root ::= \"a\" \xC3\xA9", "found U+00E9", "line 1, column 14"},
+      {"root ::= (\xF0\x9F\x98\x80", "found U+1F600", "line 1, column 11"},
+      {"root ::= \"a\" \x7F", "found U+007F", "line 1, column 14"},
+      {"root ::= \"a\" \x01", "found U+0001", "line 1, column 14"},
   };
   for (const auto& [source, message, where] : cases) {
     const auto grammar = read(source);
@@ -130,6 +136,75 @@ TEST(Gbnf, StaysWithinItsLimits) {
   EXPECT_TRUE(read("root ::= ((((\"a\"))))").has_value());
 }
 
+// Sources that ask for much work in few bytes. The fuel ends each in about 100 ms; a loaded machine may take
+// more.
+TEST(Gbnf, EndsHostileGrammarsInTime) {
+  const auto cpu_seconds = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  const auto many = [](std::string_view begin, int times, const auto& part, std::string_view end) {
+    std::string out(begin);
+    for (int i = 0; i < times; ++i) out += part(i);
+    return out + std::string(end);
+  };
+  const auto text = [](const char* part) { return [part](int) { return std::string(part); }; };
+  const std::vector<std::string> sources{
+      R"(root ::= [ab]* "a" [ab]{8}[ab]{8}[ab]{8})",
+      many("root ::= \"\"", 100'000, text(" \"a\"?"), ""),
+      many("root ::= \"\"", 100'000, text(" ."), ""),
+      many("root ::= \"\"", 100'000, text(" [^a]"), ""),
+      many("root ::= \"\"", 20'000, text(" \"\"{4294967294}"), ""),
+      many("root ::= \"\"", 20'000, text(" [a-c]{0,100}"), ""),
+      many(
+          "root ::= (\"x\"", 5'000, [](int i) { return " | [a-z]* \"" + std::to_string(i) + '"'; }, ")*"),
+      many(
+          "root ::= \"\"", 60'000, [](int i) { return " | \"" + std::to_string(i * 7919) + '"'; }, ""),
+      many(
+          "root ::= r0", 30'000,
+          [](int i) {
+            return "\nr" + std::to_string(i) + " ::= \"a\" r" + std::to_string(i + 1) + " \"b\" | \"c\"";
+          },
+          "\nr30000 ::= \"z\""),
+  };
+  for (const std::string& source : sources) {
+    const double before = cpu_seconds();
+    Fuel fuel(Limits{}.steps);
+    const auto grammar = read_gbnf(source, fuel, Limits{});
+    if (grammar) {
+      const auto program = constrain::compile(*grammar, fuel, Limits{});
+      EXPECT_TRUE(program || program.error().code == ErrorCode::unsupported_feature)
+          << program.error().message;
+    } else {
+      EXPECT_EQ(grammar.error().code, ErrorCode::unsupported_feature) << grammar.error().message;
+    }
+    EXPECT_LT(cpu_seconds() - before, 0.5) << source.substr(0, 40);
+  }
+}
+
+TEST(Gbnf, CutsLongNames) {
+  const std::string name(256, 'n');
+  const auto undefined = read("root ::= " + name);
+  ASSERT_FALSE(undefined.has_value());
+  EXPECT_TRUE(undefined.error().message.contains('"' + name.substr(0, 64) + "...\""))
+      << undefined.error().message;
+  EXPECT_LT(undefined.error().message.size(), 150U);
+  const auto left = read("root ::= " + name + "\n" + name + " ::= " + name + " \"a\" | \"b\"");
+  ASSERT_TRUE(left.has_value());
+  Fuel fuel(Limits{}.steps);
+  const auto program = constrain::compile(*left, fuel, Limits{});
+  ASSERT_FALSE(program.has_value());
+  EXPECT_TRUE(program.error().message.contains("left recursion")) << program.error().message;
+  EXPECT_LT(program.error().message.size(), 400U);
+  const auto long_name = read("root ::= \"a\"\n" + name + "n ::= \"b\"");
+  ASSERT_FALSE(long_name.has_value());
+  EXPECT_EQ(long_name.error().code, ErrorCode::unsupported_feature);
+  EXPECT_TRUE(long_name.error().message.contains("257")) << long_name.error().message;
+  EXPECT_TRUE(long_name.error().message.contains("256")) << long_name.error().message;
+  EXPECT_EQ(long_name.error().where, "line 2, column 1");
+}
+
 // Every code point, and all pairs and some triples of bytes, against the definition of UTF-8.
 TEST(CharacterClass, IsTheUtf8OfItsCharacters) {
   const std::vector<CharacterRange> ranges = normalized(
@@ -137,7 +212,7 @@ TEST(CharacterClass, IsTheUtf8OfItsCharacters) {
   for (const auto& set : {ranges, complement(ranges), complement({})}) {
     Grammar grammar;
     Fuel fuel(1'000'000);
-    const NodeId id = add_characters(grammar, set, fuel);
+    const NodeId id = add_characters(grammar, set, fuel).value();
     const Dfa& dfa = grammar.dfa_of(grammar.node(id));
     const auto is_in = [&](char32_t c) {
       return std::ranges::any_of(set, [&](const CharacterRange& r) { return r.from <= c && c <= r.to; });
@@ -168,6 +243,15 @@ TEST(CharacterClass, IsTheUtf8OfItsCharacters) {
   }
 }
 
+TEST(CharacterClass, AddsNothingWithoutFuel) {
+  for (const std::uint64_t steps : {1U, 10U, 100U, 300U}) {
+    Grammar grammar;
+    Fuel fuel(steps);
+    EXPECT_FALSE(add_characters(grammar, complement({}), fuel).has_value());
+    EXPECT_EQ(grammar.nodes(), 0U);
+  }
+}
+
 TEST(ChoiceList, TakesItsStringsOnly) {
   const std::vector<std::string> choices{"yes", "no", "yes, of course", "\"\\", "no"};
   Fuel fuel(1'000);
@@ -187,9 +271,15 @@ TEST(ChoiceList, RefusesEmptyAndLongLists) {
   const auto costly = choice_list(many, little, Limits{});
   const auto large = choice_list(many, fuel, Limits{.memory = 10'000});
   const auto wordy = choice_list(many, fuel, Limits{.text = 100});
-  for (const auto& refused : {costly, large, wordy}) {
+  for (const auto& [refused, limit, where] :
+       {std::tuple{costly, "more than 500 steps", "choice 31"},
+        std::tuple{large, "more than 10000 bytes of memory", "choice 161"},
+        std::tuple{wordy, "more than 100 bytes of text", "choice 16"}}) {
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code, ErrorCode::unsupported_feature);
+    EXPECT_TRUE(refused.error().message.contains("1000 choices")) << refused.error().message;
+    EXPECT_TRUE(refused.error().message.contains(limit)) << refused.error().message;
+    EXPECT_EQ(refused.error().where, where);
   }
 }
 
