@@ -1,5 +1,5 @@
 // The deterministic automaton of a Program, made lazily: its states are sets of configurations, numbered when
-// they are first met, and what was met once is remembered under a bound. Not thread-safe.
+// they are first met. It remembers its steps, and forgets them over a bound. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,34 @@ namespace flyball::constrain {
 
 struct AutomatonLimits {
   std::size_t memory = 8 << 20;  // bytes of sets, steps and stacks; more are collected, in some milliseconds
+  std::size_t most = 64 << 20;   // the same bytes where matchers and masks hold them
   std::uint32_t configurations = 512;  // of one set; unambiguous grammars have one or two
-  std::uint32_t frames = 1 << 16;      // of all stacks together
+  std::uint32_t frames = 1 << 16;      // of one stack: deeper than any answer of a model nests
 };
+
+// The limit that a step met. The first two are facts about the text and the grammar; `memory` depends on what
+// others hold.
+enum class Overflow : std::uint8_t { none, configurations, frames, memory };
 
 class Automaton {
  public:
   using SetId = std::uint32_t;
   static constexpr SetId kDead = 0;      // the bytes begin no word
-  static constexpr SetId kOverflow = 1;  // a limit was met on the way
+  static constexpr SetId kOverflow = 1;  // the step met a limit; it is not remembered
   static constexpr SetId kUnknown = std::numeric_limits<SetId>::max();
   static constexpr std::uint32_t kWhole = std::numeric_limits<std::uint32_t>::max();
 
   explicit Automaton(std::shared_ptr<const Program> program, AutomatonLimits limits = {});
 
   SetId start() const noexcept { return start_; }
+  // kOverflow where the step meets a limit. The caller may try once more after collect() if that is `memory`.
   SetId next(SetId from, std::uint8_t byte) {
     const SetId to = steps_[step_of(from, byte)];
     return to != kUnknown ? to : step(from, byte);
   }
-  // The same where it was met before; else kUnknown.
+  // The latest limit that a step or a view met.
+  Overflow met() const noexcept { return met_; }
+  // The same as next() if the step is remembered; else kUnknown.
   SetId known_next(SetId from, std::uint8_t byte) const { return steps_[step_of(from, byte)]; }
   bool can_end(SetId id) const { return sets_[id].can_end; }  // the bytes are a word
   // The bytes that begin more of a word.
@@ -42,7 +50,7 @@ class Automaton {
 
   // The set with only the uppermost `depth` frames of its stacks, and with one count for all counts that
   // `reach` bytes cannot lead to a bound. Words of up to `reach` bytes go on from both alike, unless the walk
-  // meets a set that is_cut: then it looked deeper. can_end is not kept.
+  // meets a set that is_cut: then it looked deeper. can_end is not kept. kOverflow as for next().
   SetId view(SetId of, std::uint32_t depth, std::uint32_t reach);
   bool is_cut(SetId id) const { return sets_[id].cut; }
 
@@ -52,7 +60,9 @@ class Automaton {
   bool is_full() const noexcept;
   void collect(std::span<const SetId> keep);
   std::uint64_t collections() const noexcept { return collections_; }
-  std::uint64_t work() const noexcept { return work_; }  // configurations looked at so far, about 25 ns each
+  // All work so far, in units of about 10 ns: a configuration looked at, or as much of a new set, of a stack
+  // or of a collection.
+  std::uint64_t work() const noexcept { return work_; }
 
   const Program& program() const noexcept { return *program_; }
   const AutomatonLimits& limits() const noexcept { return limits_; }
@@ -72,6 +82,7 @@ class Automaton {
   struct Frame {
     std::uint32_t what = 0, count = 0;
     StackId parent = kBottom;
+    std::uint32_t depth = 1;  // frames of the stack
     bool operator==(const Frame&) const = default;
   };
   struct FrameHash {
@@ -102,7 +113,11 @@ class Automaton {
   void close();
   SetId intern();
   SetId add_set(Set set);
-  StackId push(Frame frame);
+  StackId push(std::uint32_t what, std::uint32_t count, StackId parent);
+  void meet(Overflow limit) {
+    failed_ = true;
+    met_ = limit;
+  }
   std::uint32_t far_count(const Frame& frame, std::uint32_t reach) const;
   std::size_t bytes_of(const Set& set) const;
   static std::uint64_t hash(const Set& set);
@@ -119,12 +134,13 @@ class Automaton {
   std::vector<StackId> free_frames_;
   std::unordered_map<Frame, StackId, FrameHash> stacks_;
   SetId start_ = kDead;
-  std::size_t used_ = 0;                          // bytes of the sets
-  std::size_t full_at_ = 0, frames_full_at_ = 0;  // when to collect
+  std::size_t used_ = 0;     // bytes of the sets
+  std::size_t full_at_ = 0;  // bytes at which to collect
+  Overflow met_ = Overflow::none;
   std::uint64_t collections_ = 0, work_ = 0;
   // Scratch space of one step.
   Set made_;
-  bool overflow_ = false;
+  bool failed_ = false;  // the step met a limit
   std::vector<Configuration> visited_;
   std::vector<std::uint64_t> marks_;  // a hash set of what is in visited_: the round, and the place there
   std::uint32_t round_ = 0;

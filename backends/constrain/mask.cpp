@@ -59,9 +59,29 @@ Result<std::size_t> Masks::fill(const Matcher& at, std::span<std::uint64_t> bits
 
 Result<const Masks::Mask*> Masks::find(SetId at) {
   begun_ = automaton_->work();
+  walked_ = 0;
+  const Mask* mask = nullptr;
+  Outcome outcome = find(at, mask);
+  if (outcome == Outcome::overflow && automaton_->met() == Overflow::memory) {
+    automaton_->collect({});
+    outcome = find(at, mask);
+  }
+  if (outcome == Outcome::overflow) return overflow(*automaton_);
+  if (outcome == Outcome::costly) {
+    return fail(ErrorCode::unsupported_feature, "a mask of the grammar takes more than " +
+                                                    std::to_string(limits_.work) +
+                                                    " steps; make it less ambiguous");
+  }
+  // A collection in between renumbers the sets that by_set_ knows.
+  if (collections_ == automaton_->collections()) by_set_.emplace(at, mask);
+  return mask;
+}
+
+Masks::Outcome Masks::find(SetId at, const Mask*& found) {
   for (const std::uint32_t depth : kDepths) {
     const SetId view = automaton_->view(at, depth, vocabulary_->longest());
-    if (view == Automaton::kOverflow) return overflow(*automaton_);
+    if (view == Automaton::kOverflow) return Outcome::overflow;
+    if (spent() > limits_.work) return Outcome::costly;
     auto known = masks_.find(view);
     if (known == masks_.end()) {
       automaton_->hold(view);
@@ -69,10 +89,7 @@ Result<const Masks::Mask*> Masks::find(SetId at) {
       const Outcome outcome = make(view, mask);
       if (outcome == Outcome::overflow || outcome == Outcome::costly) {
         automaton_->release(view);
-        if (outcome == Outcome::overflow) return overflow(*automaton_);
-        return fail(ErrorCode::unsupported_feature, "a mask of the grammar takes more than " +
-                                                        std::to_string(limits_.work) +
-                                                        " steps; make it less ambiguous");
+        return outcome;
       }
       if (outcome == Outcome::cut) {
         mask = {};
@@ -83,9 +100,8 @@ Result<const Masks::Mask*> Masks::find(SetId at) {
       used_ += bytes_of(mask);
       known = masks_.emplace(view, std::move(mask)).first;
     }
-    if (known->second.cut) continue;
-    if (collections_ == automaton_->collections()) by_set_.emplace(at, &known->second);
-    return &known->second;
+    found = &known->second;
+    if (!found->cut) return Outcome::done;
   }
   std::unreachable();  // a whole stack is never cut
 }
@@ -104,20 +120,23 @@ Masks::Outcome Masks::make(SetId view, Mask& mask) {
 }
 
 Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
+  constexpr std::uint64_t kNodesPerWork = 3;  // a node takes about 3 ns
   if (path_.size() <= trie.depth) path_.resize(trie.depth + 1);
   SetId* const path = path_.data();
   path[0] = from;
   const Trie::Node* const nodes = trie.nodes.data();
   const auto end = static_cast<std::uint32_t>(trie.nodes.size());
+  std::uint64_t visited = 0;
   for (std::uint32_t i = 0; i < end;) {
     const Trie::Node node = nodes[i];
     const SetId at = path[node.depth - 1];
+    ++visited;
     SetId to = automaton_->known_next(at, static_cast<std::uint8_t>(node.byte));
     if (to == Automaton::kUnknown) {
       to = automaton_->next(at, static_cast<std::uint8_t>(node.byte));
       path[node.depth] = to;
       if (automaton_->is_full()) automaton_->collect(std::span(path_).first(node.depth + 1));
-      if (automaton_->work() - begun_ > limits_.work) return Outcome::costly;
+      if (spent() + visited / kNodesPerWork > limits_.work) return Outcome::costly;
     }
     if (to == Automaton::kDead) {
       i = node.after;
@@ -126,7 +145,10 @@ Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
     if (to != at) {
       if (to == Automaton::kOverflow) return Outcome::overflow;
       const bool goes_on = node.after > i + 1;
-      if (goes_on && automaton_->is_cut(to)) return Outcome::cut;
+      if (goes_on && automaton_->is_cut(to)) {
+        walked_ += visited / kNodesPerWork;
+        return Outcome::cut;
+      }
     }
     path[node.depth] = to;
     if (node.token != Trie::kNone) {
@@ -138,6 +160,7 @@ Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
     }
     ++i;
   }
+  walked_ += visited / kNodesPerWork;
   return Outcome::done;
 }
 
@@ -160,7 +183,8 @@ Masks::Outcome Masks::look_at_text(SetId from, Text& text) {
           if (byte > edge.from && class_of[byte] == class_of[byte - 1]) continue;
           const SetId to = automaton_->next(at, static_cast<std::uint8_t>(byte));
           if (to == Automaton::kOverflow) return Outcome::overflow;
-          if (automaton_->work() - begun_ > limits_.work) return Outcome::costly;
+          walked_ += 1 + within.size() / 16;  // looks through `within` below
+          if (spent() > limits_.work) return Outcome::costly;
           if (automaton_->is_cut(to)) return Outcome::cut;
           const std::pair pair{to, edge.next};
           if (to == Automaton::kDead) {

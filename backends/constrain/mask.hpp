@@ -1,5 +1,5 @@
-// Which tokens of a vocabulary may come next at a place of a grammar. Masks are remembered by what they
-// depend on, under a bound. Not thread-safe.
+// The tokens of a vocabulary that may come next at a place of a grammar. Places that agree in all that a walk
+// looked at share a mask; a bound limits the masks' memory. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,9 @@ namespace flyball::constrain {
 
 struct MaskLimits {
   std::size_t memory = 16 << 20;  // bytes of masks; all are forgotten over it
-  // The automaton's work for one mask, about 50 ms. Masks of plain grammars take some thousands.
-  std::uint64_t work = 2'000'000;
+  // Work for one mask, in the automaton's units: 33 to 50 ms in the worst case that was found, tokens that
+  // each lead to a stack of their own. Masks of plain grammars take some thousands.
+  std::uint64_t work = 4'000'000;
 };
 
 class Masks {
@@ -32,11 +33,15 @@ class Masks {
 
   // Writes bit t of `bits` (word t / 64, of vocabulary.words()) for every token t: the matcher would accept
   // its bytes, or it is an end token and the word may end here. The number of tokens allowed; 0 is a place
-  // that the vocabulary has no way on from. Fails with unsupported_feature where the grammar is too
-  // ambiguous, nested too deeply or takes too much work. Precondition: the matcher plays this automaton.
+  // that the vocabulary has no way on from. Fails with unsupported_feature where the walk meets a limit of
+  // the automaton or takes too much work. Precondition: the matcher plays this automaton. A mask takes counts
+  // far from their bounds for one count, so that it sees fewer configurations than the matcher: accept() may
+  // still fail with an error (never return false) for an allowed token, if the token leads over a limit of
+  // the automaton.
   Result<std::size_t> fill(const Matcher& at, std::span<std::uint64_t> bits);
 
   std::size_t memory() const noexcept { return used_; }
+  std::uint64_t work() const noexcept { return spent(); }  // of the latest mask that was made
   std::size_t size() const noexcept { return masks_.size(); }
 
  private:
@@ -58,6 +63,8 @@ class Masks {
   };
 
   Result<const Mask*> find(SetId at);
+  Outcome find(SetId at, const Mask*& mask);
+  std::uint64_t spent() const noexcept { return automaton_->work() - begun_ + walked_; }
   Outcome make(SetId view, Mask& mask);
   Outcome walk(const Trie& trie, SetId from);
   Outcome look_at_text(SetId from, Text& text);
@@ -73,8 +80,9 @@ class Masks {
   std::unordered_map<SetId, const Mask*> by_set_;  // until the automaton collects
   std::uint64_t collections_ = 0;                  // at the time of by_set_
   // Scratch space of one mask.
-  std::uint64_t begun_ = 0;  // the automaton's work before it
-  std::vector<SetId> path_;  // of the walk, by depth
+  std::uint64_t begun_ = 0;   // the automaton's work before it
+  std::uint64_t walked_ = 0;  // work of walks beside the automaton's
+  std::vector<SetId> path_;   // of the walk, by depth
   std::vector<std::uint64_t> found_;
 };
 

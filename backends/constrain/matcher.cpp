@@ -38,7 +38,12 @@ Result<Matcher> Matcher::begin(std::shared_ptr<Automaton> automaton) {
 Result<bool> Matcher::accept(std::string_view bytes) {
   Automaton::SetId to = now();
   for (const char byte : bytes) {
-    to = automaton_->next(to, static_cast<std::uint8_t>(byte));
+    const Automaton::SetId from = to;
+    to = automaton_->next(from, static_cast<std::uint8_t>(byte));
+    if (to == Automaton::kOverflow && automaton_->met() == Overflow::memory) {
+      automaton_->collect(std::array{from});
+      to = automaton_->next(from, static_cast<std::uint8_t>(byte));
+    }
     if (to == Automaton::kDead) return false;
     if (to == Automaton::kOverflow) return overflow(*automaton_);
     if (automaton_->is_full()) automaton_->collect(std::array{to});
@@ -62,10 +67,21 @@ bool Matcher::rollback(std::size_t tokens) {
 }
 
 std::unexpected<Error> overflow(const Automaton& automaton) {
-  return fail(ErrorCode::unsupported_feature, "the grammar has more than " +
-                                                  std::to_string(automaton.limits().configurations) +
-                                                  " ways to read the text so far, or nests it in more than " +
-                                                  std::to_string(automaton.limits().frames) + " frames");
+  const AutomatonLimits& limits = automaton.limits();
+  std::string message;
+  switch (automaton.met()) {
+    case Overflow::frames:
+      message = "the text nests the grammar in more than " + std::to_string(limits.frames) + " frames";
+      break;
+    case Overflow::memory:
+      message = "the answers that share the grammar take more than " + std::to_string(limits.most) +
+                " bytes of stacks";
+      break;
+    default:
+      message = "the grammar has more than " + std::to_string(limits.configurations) +
+                " ways to read the text; make it less ambiguous";
+  }
+  return fail(ErrorCode::unsupported_feature, std::move(message));
 }
 
 }  // namespace flyball::constrain

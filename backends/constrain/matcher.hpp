@@ -25,13 +25,13 @@ class Matcher {
   ~Matcher();
 
   // One token's bytes. false: no word goes on so, and the matcher stays where it was. Fails with
-  // unsupported_feature where the grammar is too ambiguous or nested too deeply; then, too, it stays.
+  // unsupported_feature where the text meets a limit of the automaton; then, too, it stays.
   Result<bool> accept(std::string_view bytes);
   // Takes back the latest `tokens` accepted ones; false, and nothing is taken back, if there are not as many.
   bool rollback(std::size_t tokens);
 
-  bool can_end() const { return automaton_->can_end(now()); }             // the bytes so far are a word
-  bool is_dead() const { return automaton_->bytes_after(now()).none(); }  // no byte may follow
+  bool can_end() const { return automaton_->can_end(now()); }  // the bytes so far are a word
+  bool takes_no_bytes() const { return automaton_->bytes_after(now()).none(); }  // as after a whole word
 
   Automaton::SetId now() const { return history_.back(); }
   const std::shared_ptr<Automaton>& automaton() const noexcept { return automaton_; }
@@ -43,7 +43,7 @@ class Matcher {
   std::deque<Automaton::SetId> history_;  // held; the last one is now
 };
 
-// The error of a word that leads to Automaton::kOverflow.
+// The error of the latest step that led to Automaton::kOverflow: the limit that it met.
 std::unexpected<Error> overflow(const Automaton& automaton);
 
 }  // namespace flyball::constrain

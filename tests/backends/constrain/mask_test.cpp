@@ -240,7 +240,104 @@ TEST(ConstrainMasks, FailOverTheirLimitOfWork) {
   const auto refused = Masks(shared, tokens.vocabulary(), {.work = 100}).fill(at, bits);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported_feature);
-  EXPECT_EQ(*Masks(shared, tokens.vocabulary(), {.work = 1'000}).fill(at, bits), 1U);
+  const auto filled = Masks(shared, tokens.vocabulary(), {.work = 10'000}).fill(at, bits);
+  ASSERT_TRUE(filled.has_value());
+  EXPECT_EQ(*filled, 1U);
+}
+
+// Palindromes of letters: every prefix of every token is a stack, and a set, of its own.
+TEST(ConstrainMasks, ChargeForNewSets) {
+  Random random(4);
+  Tokens tokens;
+  std::set<std::string> prefixes;
+  for (int i = 0; i < 5'000; ++i) {
+    std::string text;
+    for (std::uint32_t n = 1 + below(random, 8); n > 0; --n) {
+      text += static_cast<char>('a' + below(random, 26));
+      prefixes.insert(text);
+    }
+    tokens.bytes.push_back(text);
+  }
+  std::string source = "root ::= \"!\"";
+  for (char c = 'a'; c <= 'z'; ++c) {
+    source += std::string(" | \"") + c + "\" root \"" + static_cast<char>(c - 'a' + 'A') + '"';
+  }
+  const auto fill = [&](std::uint64_t per_set) {
+    const auto shared = automaton_of(gbnf(source));
+    std::vector<std::uint64_t> bits(tokens.vocabulary()->words());
+    return Masks(shared, tokens.vocabulary(), {.work = per_set * prefixes.size()})
+        .fill(*Matcher::begin(shared), bits);
+  };
+  const auto refused = fill(20);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported_feature);
+  const auto filled = fill(60);
+  ASSERT_TRUE(filled.has_value()) << filled.error().message;
+  EXPECT_EQ(*filled, tokens.bytes.size());
+}
+
+TEST(ConstrainMasks, ChargeForCollections) {
+  const auto shared = automaton_of(gbnf(R"x(root ::= "(" root ")" | "[" root "]" | "x")x"));
+  Matcher at = *Matcher::begin(shared);
+  ASSERT_TRUE(*at.accept(std::string(10'000, '(')));
+  const std::uint64_t before = shared->work();
+  shared->collect({});
+  EXPECT_GT(shared->work() - before, 10'000U);
+}
+
+TEST(ConstrainMasks, CollectOnceWhereMemoryIsSpent) {
+  Tokens tokens;
+  tokens.bytes = {"(", "[[", "x)", ")"};
+  const auto shared = automaton_of(gbnf(R"x(root ::= "(" root ")" | "[" root "]" | "x")x"),
+                                   {.memory = 1 << 20, .most = 64 << 10});
+  Matcher at = *Matcher::begin(shared);
+  ASSERT_TRUE(*at.accept("(("));
+  Random random(6);
+  while (shared->memory() <= shared->limits().most) {  // garbage of answers that have ended
+    Matcher other = *Matcher::begin(shared);
+    for (int i = 0; i < 20 && shared->memory() <= shared->limits().most; ++i) {
+      ASSERT_TRUE(*other.accept(random() % 2 == 0 ? "(" : "["));
+    }
+  }
+  ASSERT_EQ(shared->collections(), 0U);
+  std::vector<std::uint64_t> bits(1);
+  const auto count = Masks(shared, tokens.vocabulary()).fill(at, bits);
+  ASSERT_TRUE(count.has_value()) << count.error().message;
+  EXPECT_EQ(bits[0], 0b0111U);
+  EXPECT_EQ(shared->collections(), 1U);
+}
+
+// A mask looks at counts from afar, so that it may allow a token on which the matcher meets its limit; it
+// never allows or forbids one against what the matcher says.
+TEST(ConstrainMasks, DifferFromMatcherOnlyWhereItMeetsALimit) {
+  Tokens tokens;
+  for (const std::size_t length : {1U, 2U, 7U, 40U}) {
+    tokens.bytes.emplace_back(length, 'a');
+    tokens.bytes.push_back(std::string(length, 'a') + '!');
+    tokens.bytes.push_back(std::string(length, 'a') + 'b');
+  }
+  const auto shared = automaton_of(gbnf(R"(root ::= ("a" | "aa"){0,5000} "!")"), {.configurations = 200});
+  Masks masks(shared, tokens.vocabulary());
+  Matcher at = *Matcher::begin(shared);
+  std::size_t refused = 0;
+  for (int i = 0; i < 500 && refused == 0; ++i) {
+    std::vector<std::uint64_t> bits(1);
+    const auto count = masks.fill(at, bits);
+    ASSERT_TRUE(count.has_value()) << count.error().message;
+    for (TokenId token = 0; token < tokens.bytes.size(); ++token) {
+      Matcher fork = at;
+      const auto taken = fork.accept(tokens.bytes[token]);
+      if (taken) {
+        ASSERT_EQ((bits[0] >> token & 1U) != 0, *taken) << i << ' ' << tokens.bytes[token];
+      } else {
+        ++refused;
+        ASSERT_EQ(taken.error().code, ErrorCode::unsupported_feature);
+        ASSERT_TRUE(taken.error().message.contains("200")) << taken.error().message;
+      }
+    }
+    ASSERT_TRUE(at.accept("a").has_value());
+  }
+  EXPECT_GT(refused, 0U);  // the walk met what it is for
 }
 
 TEST(ConstrainVocabulary, SlicesTokensOfSafeText) {

@@ -212,7 +212,7 @@ TEST(ConstrainMatcher, RollsBackAndForks) {
     places.push_back(at.now());
   }
   EXPECT_TRUE(at.can_end());
-  EXPECT_TRUE(at.is_dead());
+  EXPECT_TRUE(at.takes_no_bytes());
   EXPECT_FALSE(*at.accept(")"));
   EXPECT_EQ(at.now(), places.back());
   const Matcher fork = at;
@@ -251,7 +251,69 @@ TEST(ConstrainMatcher, RefusesDeepNestingOverItsLimit) {
   const auto taken = at.accept(std::string(200, '('));
   ASSERT_FALSE(taken.has_value());
   EXPECT_EQ(taken.error().code, ErrorCode::unsupported_feature);
+  EXPECT_TRUE(taken.error().message.contains("more than 100 frames")) << taken.error().message;
   EXPECT_TRUE(takes(at, "(())"));  // it stayed where it was
+}
+
+// Nested brackets of two kinds around an x.
+Grammar brackets() {
+  return grammar_of([](Grammar& g) {
+    const NodeId round = g.sequence(std::array{byte(g, '('), g.rule(RuleId{0}), byte(g, ')')});
+    const NodeId square = g.sequence(std::array{byte(g, '['), g.rule(RuleId{0}), byte(g, ']')});
+    return g.choice(std::array{round, square, byte(g, 'x')});
+  });
+}
+
+TEST(ConstrainMatcher, ADeepAnswerLeavesOthersAlone) {
+  const auto shared = automaton(brackets());
+  {
+    Matcher deep = *Matcher::begin(shared);
+    std::size_t depth = 0;
+    Result<bool> taken = true;
+    for (; taken && depth < 100'000; ++depth) taken = deep.accept("(");
+    ASSERT_FALSE(taken.has_value());
+    EXPECT_EQ(taken.error().code, ErrorCode::unsupported_feature);
+    EXPECT_GT(depth, 60'000U);
+    // While it lives, others play on, and it stays refused.
+    EXPECT_TRUE(takes(*Matcher::begin(shared), "[x]"));
+    EXPECT_FALSE(deep.accept("(").has_value());
+    EXPECT_TRUE(takes(*Matcher::begin(shared), "[[(x)]]"));
+    ASSERT_TRUE(deep.accept("x").has_value());
+  }
+  EXPECT_TRUE(takes(*Matcher::begin(shared), "[x]"));
+  EXPECT_TRUE(takes(*Matcher::begin(shared), "[([x])]"));
+}
+
+TEST(ConstrainMatcher, SharesItsMemoryAmongDeepAnswers) {
+  const auto shared = automaton(brackets(), {.memory = 64 << 10, .most = 256 << 10});
+  // Garbage never counts: a thousand answers of 1,000 frames come and go.
+  Random random(5);
+  const auto play = [&](Matcher& at) -> Result<bool> {
+    for (int depth = 0; depth < 1'000; ++depth) {
+      auto taken = at.accept(random() % 2 == 0 ? "(" : "[");
+      if (!taken) return taken;
+    }
+    return true;
+  };
+  for (int answers = 0; answers < 1'000; ++answers) {
+    Matcher at = *Matcher::begin(shared);
+    const auto taken = play(at);
+    ASSERT_TRUE(taken.has_value()) << taken.error().message;
+  }
+  // Answers that live share the limit; one that ends makes room.
+  std::vector<Matcher> alive;
+  Result<bool> taken = true;
+  while (taken && alive.size() < 100) {
+    alive.push_back(*Matcher::begin(shared));
+    taken = play(alive.back());
+  }
+  ASSERT_FALSE(taken.has_value());
+  EXPECT_TRUE(taken.error().message.contains(std::to_string(256 << 10))) << taken.error().message;
+  EXPECT_GT(alive.size(), 1U);
+  EXPECT_LT(shared->memory(), 2U * (256 << 10));
+  alive.clear();
+  Matcher at = *Matcher::begin(shared);
+  EXPECT_TRUE(play(at).has_value());
 }
 
 TEST(ConstrainMatcher, RefusesAmbiguityOverItsLimit) {
@@ -263,6 +325,7 @@ TEST(ConstrainMatcher, RefusesAmbiguityOverItsLimit) {
   const auto taken = at.accept(std::string(500, 'a'));
   ASSERT_FALSE(taken.has_value());
   EXPECT_EQ(taken.error().code, ErrorCode::unsupported_feature);
+  EXPECT_TRUE(taken.error().message.contains("more than 50 ways")) << taken.error().message;
 }
 
 TEST(ConstrainMatcher, ForcesBytesThatEveryWordHas) {
