@@ -94,7 +94,7 @@ class Determinizer {
     if (!fuel_.spend(10 + 2 * subset.size())) return 0;
     const auto [at, is_new] = numbers_.try_emplace(std::move(subset), next);
     if (is_new) {
-      fuel_.spend(50 + at->first.size());
+      fuel_.spend(80 + 2 * at->first.size());
       held_ += 2 * at->first.size() * sizeof(Nfa::Place) + 128;
       subsets_.push_back(at->first);
     }

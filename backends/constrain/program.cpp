@@ -176,7 +176,7 @@ class Compiler {
   }
 
   void add_dfa(Nfa& nfa, const Task& task, const grammar::Dfa& dfa) {
-    if (!fuel_.spend(4 * (dfa.states.size() + dfa.edges.size()))) return;
+    if (!fuel_.spend(10 * (dfa.states.size() + dfa.edges.size()))) return;
     const auto first = static_cast<Nfa::Place>(nfa.places());
     for (std::size_t i = 0; i < dfa.states.size(); ++i) nfa.add_place();
     nfa.empty(task.from, first);

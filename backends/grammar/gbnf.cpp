@@ -185,6 +185,7 @@ class Reader {
     while (!at_end()) {
       charge();
       if (const auto symbol = this->symbol(depth)) {
+        charge(10);  // the memory of a node
         out.push_back(*symbol);
       } else if (const auto times = repetition()) {
         if (out.empty()) invalid("a repetition has nothing before it to repeat");
