@@ -1,0 +1,31 @@
+// What making or compiling a grammar may cost. Whoever works charges before the work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace flyball::grammar {
+
+// A step is about 10 ns of work. One that runs out stays empty, and all that was made with it is thrown away.
+class Fuel {
+ public:
+  explicit Fuel(std::uint64_t steps) noexcept : left_(steps) {}
+  bool spend(std::uint64_t steps = 1) noexcept {
+    left_ = steps <= left_ ? left_ - steps : 0;
+    return left_ > 0;
+  }
+  bool is_empty() const noexcept { return left_ == 0; }
+  std::uint64_t left() const noexcept { return left_; }
+
+ private:
+  std::uint64_t left_;
+};
+
+struct Limits {
+  std::uint64_t steps = 20'000'000;  // Fuel, for one constraint
+  std::size_t memory = 16 << 20;     // bytes of the grammar that comes out
+  std::uint32_t depth = 64;          // of nested schemas, groups and alternatives
+  std::uint32_t text = 1 << 20;      // bytes of the source
+};
+
+}  // namespace flyball::grammar
