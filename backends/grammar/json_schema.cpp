@@ -1,0 +1,389 @@
+#include "backends/grammar/json_schema.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/grammar/json_language.hpp"
+#include "backends/grammar/number_language.hpp"
+#include "backends/grammar/prune.hpp"
+#include "backends/grammar/regex.hpp"
+#include "backends/grammar/schema_terms.hpp"
+#include "config/json_reader.hpp"
+
+namespace flyball::grammar {
+namespace {
+
+constexpr std::string_view kBlank = "( |\n {0,32}|\n\t{0,8})?";
+constexpr std::size_t kMostCountedMembers =
+    20'000;                                 // places of an object in a grammar that counts its members
+constexpr std::size_t kInlineTails = 4;     // ends of objects that are copied; more become rules
+constexpr std::uint32_t kNestedItems = 32;  // items within each other before a rule divides them
+
+// Writes sets of values as nodes. Arrays and objects are rules, written one after another, so that neither
+// their depth nor their recursion is the writer's.
+class Writer {
+ public:
+  Writer(JsonView schema, const JsonOptions& options, const Limits& limits, Fuel& fuel)
+      : terms_(schema, limits, fuel), options_(options), limits_(limits), fuel_(&fuel) {}
+
+  Result<Grammar> run() {
+    const RuleId root = grammar_.declare("root");
+    const auto all = terms_.condition(terms_.root());
+    if (!all) return pass(all);
+    if (auto ok = pieces(); !ok) return pass(ok);
+    const auto set = terms_.values(*all);
+    if (!set) return pass(set);
+    rules_.emplace(*all, root);
+    queue_.push_back({root, **set});
+    for (std::size_t i = 0; i < queue_.size(); ++i) {
+      const auto [rule, values] = std::move(queue_[i]);
+      const auto body = write(values);
+      if (!body) return pass(body);
+      grammar_.define(rule, *body);
+      if (grammar_.memory() > limits_.memory)
+        return fail(ErrorCode::unsupported_value,
+                    "The schema's grammar takes more than " + std::to_string(limits_.memory) + " bytes.");
+    }
+    auto grammar = prune(std::move(grammar_));
+    if (!grammar) return fail(ErrorCode::invalid_value, "No value satisfies the schema.");
+    return *std::move(grammar);
+  }
+
+ private:
+  Bound bound() const { return {fuel_}; }
+
+  Result<NodeId> node(Result<Dfa> dfa) {
+    if (!dfa) return pass(dfa);
+    return grammar_.dfa(*std::move(dfa));
+  }
+  NodeId sequence(std::initializer_list<NodeId> children) {
+    return grammar_.sequence(std::span(children.begin(), children.size()));
+  }
+  NodeId choice(const std::vector<NodeId>& children) {
+    return children.size() == 1 ? children[0] : grammar_.choice(children);
+  }
+
+  Result<void> pieces() {
+    const bool flexible = options_.whitespace == JsonOptions::Whitespace::flexible;
+    const auto blank = node(from_regex(flexible ? kBlank : "", {}, bound()));
+    if (!blank) return pass(blank);
+    blank_ = *blank;
+    const auto comma = node(from_regex("," + std::string(flexible ? kBlank : ""), {}, bound()));
+    if (!comma) return pass(comma);
+    comma_ = *comma;
+    quote_ = grammar_.text("\"");
+    const auto colon = node(from_regex(flexible ? "\": ?" : "\":", {}, bound()));
+    if (!colon) return pass(colon);
+    colon_ = *colon;
+    return {};
+  }
+
+  // A node of an automaton that is made once.
+  using Make = Result<Dfa> (*)(Bound);
+  Result<NodeId> once(std::optional<NodeId>& kept, Make make) {
+    if (!kept) {
+      const auto made = node(make(bound()));
+      if (!made) return made;
+      kept = *made;
+    }
+    return *kept;
+  }
+
+  Result<NodeId> value(const Conjunction& all) {
+    if (const auto at = scalars_.find(all); at != scalars_.end()) return at->second;
+    if (const auto at = rules_.find(all); at != rules_.end()) return grammar_.rule(at->second);
+    const auto set = terms_.values(all);
+    if (!set) return pass(set);
+    if ((*set)->arrays.empty() && (*set)->objects.empty()) {
+      const auto node = write(**set);
+      if (node) scalars_.emplace(all, *node);
+      return node;
+    }
+    const RuleId rule = grammar_.declare("value");
+    rules_.emplace(all, rule);
+    queue_.push_back({rule, **set});
+    return grammar_.rule(rule);
+  }
+
+  Result<NodeId> write(const ValueSet& set) {
+    if (!fuel_->spend(64 + 64 * set.parts()))
+      return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+    std::vector<NodeId> parts;
+    if (set.null) parts.push_back(grammar_.text("null"));
+    if (set.no) parts.push_back(grammar_.text("false"));
+    if (set.yes) parts.push_back(grammar_.text("true"));
+    const auto add = [&](const auto& from) -> Result<void> {
+      for (const auto& part : from) {
+        const auto node = write(part);
+        if (!node) return pass(node);
+        parts.push_back(*node);
+      }
+      return {};
+    };
+    if (auto ok = add(set.numbers); !ok) return pass(ok);
+    if (auto ok = add(set.strings); !ok) return pass(ok);
+    if (auto ok = add(set.arrays); !ok) return pass(ok);
+    if (auto ok = add(set.objects); !ok) return pass(ok);
+    return choice(parts);
+  }
+
+  Result<NodeId> write(const NumberPart& part) {
+    if (!part.language) return part.integer ? once(integer_, any_integer) : once(number_, any_number);
+    if (!part.integer && !part.shortest) return language(part.language);
+    const auto spellings = part.integer ? any_integer(bound()) : shortest_spellings(bound());
+    if (!spellings) return pass(spellings);
+    return node(intersect(*part.language, *spellings, bound()));
+  }
+
+  Result<NodeId> language(const Language& language) {
+    const auto [at, is_new] = languages_.try_emplace(language.get());
+    if (is_new) {
+      at->second = grammar_.dfa(*language);
+      kept_.push_back(language);
+    }
+    return at->second;
+  }
+
+  Result<NodeId> write(const StringPart& part) {
+    Result<NodeId> content;
+    if (part.language) {
+      const bool counted = part.least > 0 || part.most != kUnbounded;
+      content = counted ? node(with_length(*part.language, part.least, part.most, bound()))
+                        : language(part.language);
+    } else if (part.least == 0 && part.most == kUnbounded) {
+      content = once(content_, string_content);
+    } else if (const auto character = once(character_, string_character)) {
+      content = grammar_.repeat(*character, part.least, part.most);
+    } else {
+      content = character;
+    }
+    if (!content) return content;
+    return sequence({quote_, *content, quote_});
+  }
+
+  NodeId enclosed(std::string_view open, NodeId inside, std::string_view close) {
+    return sequence({grammar_.text(open), blank_, inside, blank_, grammar_.text(close)});
+  }
+
+  Result<NodeId> write(const ArrayPart& part) {
+    if (part.contains.size() > 1 ||
+        (!part.contains.empty() && (!part.prefix.empty() || part.most != kUnbounded || part.least > 1)))
+      return fail(
+          ErrorCode::unsupported_feature,
+          "\"contains\" is not served beside prefixItems, minItems, maxItems or another \"contains\".");
+    const auto rest = value(part.rest);
+    if (!rest) return rest;
+    if (!part.contains.empty()) {
+      const auto some = value(both(part.rest, part.contains[0]));
+      if (!some) return some;
+      const NodeId before = grammar_.repeat(sequence({*rest, comma_}), 0, kUnbounded);
+      const NodeId behind = grammar_.repeat(sequence({comma_, *rest}), 0, kUnbounded);
+      return enclosed("[", sequence({before, *some, behind}), "]");
+    }
+    if (part.most == 0) return grammar_.text("[]");
+    const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(part.prefix.size(), part.most));
+    if (!fuel_->spend(16 * (1 + n)))
+      return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+    // From the back: what may stand behind the items before.
+    const std::uint32_t counted = std::max(n, 1u);
+    NodeId tail = grammar_.repeat(sequence({comma_, *rest}), part.least > counted ? part.least - counted : 0,
+                                  part.most == kUnbounded ? kUnbounded : part.most - counted);
+    for (std::uint32_t i = counted; i-- > 0;) {
+      const auto item = i < n ? value(part.prefix[i]) : rest;
+      if (!item) return item;
+      tail = i == 0 ? sequence({*item, tail}) : sequence({comma_, *item, tail});
+      if (i > 0 && i >= part.least) tail = grammar_.optional(tail);
+      if (i > 0 && i % kNestedItems == 0) tail = as_rule(tail);
+    }
+    const NodeId full = enclosed("[", tail, "]");
+    return part.least > 0 ? full : choice({grammar_.text("[]"), full});
+  }
+
+  NodeId as_rule(NodeId body) {
+    const RuleId rule = grammar_.declare("rest");
+    grammar_.define(rule, body);
+    return grammar_.rule(rule);
+  }
+
+  // A member of each object that may stand behind the declared ones; none where there is none.
+  Result<std::optional<NodeId>> other_member(const ObjectPart& part) {
+    std::vector<std::string> names;
+    for (const auto& property : part.properties) names.push_back(spell(property.name, Spelling::json_string));
+    std::vector<NodeId> members;
+    for (const auto& region : part.others) {
+      if (is_nothing(region.value)) continue;
+      std::vector<std::string> declared;
+      for (const auto& name : names)
+        if (!region.keys || region.keys->accepts(name)) declared.push_back(name);
+      Result<NodeId> keys;
+      if (declared.empty()) {
+        keys = region.keys ? language(region.keys) : once(key_, plain_strings);
+      } else {
+        const auto all = region.keys ? Result<Dfa>(*region.keys) : plain_strings(bound());
+        if (!all) return pass(all);
+        const auto excluded = from_texts(std::move(declared), bound());
+        if (!excluded) return pass(excluded);
+        keys = node(subtract(*all, *excluded, bound()));
+      }
+      if (!keys) return pass(keys);
+      const auto content = value(region.value);
+      if (!content) return pass(content);
+      members.push_back(sequence({quote_, *keys, colon_, *content}));
+    }
+    if (members.empty()) return std::nullopt;
+    return choice(members);
+  }
+
+  struct Member {
+    NodeId node;
+    bool required;
+  };
+
+  Result<NodeId> write(const ObjectPart& part) {
+    const auto other = other_member(part);
+    if (!other) return pass(other);
+    std::vector<Member> members;
+    std::uint32_t required = 0;
+    for (const auto& property : part.properties) {
+      if (is_nothing(property.value)) continue;  // a required one never comes here
+      const auto content = value(property.value);
+      if (!content) return content;
+      const NodeId key = grammar_.text("\"" + spell(property.name, Spelling::json_string));
+      members.push_back({sequence({key, colon_, *content}), property.required});
+      required += property.required;
+    }
+    if (!fuel_->spend(32 * (1 + members.size())))
+      return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+    const bool counted =
+        part.least > required || (part.most != kUnbounded && (*other || part.most < members.size()));
+    if (counted) return counted_object(part, members, *other);
+    const NodeId others =
+        *other ? grammar_.repeat(sequence({comma_, **other}), 0, kUnbounded) : grammar_.text("");
+    if (required > 0) return enclosed("{", around_required(members, others), "}");
+    std::vector<NodeId> choices = all_optional(members, others);
+    if (*other) choices.push_back(sequence({**other, others}));
+    const NodeId none = grammar_.text("{}");
+    return choices.empty() ? none : choice({none, enclosed("{", choice(choices), "}")});
+  }
+
+  // Members before the first required one bring their comma behind them, later ones before.
+  NodeId around_required(const std::vector<Member>& members, NodeId others) {
+    std::vector<NodeId> out;
+    bool is_before = true;
+    for (const auto& member : members) {
+      if (is_before && member.required) {
+        out.push_back(member.node);
+        is_before = false;
+      } else {
+        const NodeId one = is_before ? sequence({member.node, comma_}) : sequence({comma_, member.node});
+        out.push_back(member.required ? one : grammar_.optional(one));
+      }
+    }
+    out.push_back(others);
+    return grammar_.sequence(out);
+  }
+
+  // By which member comes first.
+  std::vector<NodeId> all_optional(const std::vector<Member>& members, NodeId others) {
+    std::vector<NodeId> out;
+    NodeId tail = others;
+    for (std::size_t i = members.size(); i-- > 0;) {
+      out.push_back(sequence({members[i].node, tail}));
+      tail = sequence({grammar_.optional(sequence({comma_, members[i].node})), tail});
+      if (i > 0 && members.size() > kInlineTails) tail = as_rule(tail);
+    }
+    std::ranges::reverse(out);
+    return out;
+  }
+
+  // A rule for each place among the members and each number of members before it.
+  Result<NodeId> counted_object(const ObjectPart& part, const std::vector<Member>& members,
+                                std::optional<NodeId> other) {
+    const std::size_t n = members.size();
+    const auto required = static_cast<std::size_t>(std::ranges::count_if(members, &Member::required));
+    const std::size_t most = part.most == kUnbounded ? std::max(part.least, 1u) : part.most;
+    const std::size_t columns = std::min(most, n) + 1;
+    if ((n + 1) * columns > kMostCountedMembers)
+      return fail(ErrorCode::unsupported_value,
+                  "minProperties and maxProperties are not served for so many properties.");
+    std::vector<NodeId> next;  // by how many members came before
+    for (std::size_t before = 0; before < columns; ++before) {
+      const std::size_t need = part.least > before ? part.least - before : 0;
+      if (before < required) {  // by the end they have all come
+        next.push_back(grammar_.choice({}));
+        continue;
+      }
+      if (need > 1 && other)
+        return fail(
+            ErrorCode::unsupported_feature,
+            "\"minProperties\" is served up to one more than the properties that are declared and required: "
+            "a key that comes twice counts once.");
+      if (need > 0 && !other) {
+        next.push_back(grammar_.choice({}));
+        continue;
+      }
+      NodeId end = grammar_.text("");
+      const auto room = part.most == kUnbounded ? kUnbounded : static_cast<std::uint32_t>(part.most - before);
+      if (other && room > 0) {
+        const NodeId more =
+            grammar_.repeat(sequence({comma_, *other}), 0, room == kUnbounded ? room : room - 1);
+        end = before > 0 ? sequence({comma_, *other, more}) : sequence({*other, more});
+        if (need == 0) end = grammar_.optional(end);
+      }
+      next.push_back(end);
+    }
+    for (std::size_t i = n; i-- > 0;) {
+      std::vector<NodeId> here;
+      for (std::size_t before = 0; before < columns; ++before) {
+        std::vector<NodeId> ways;
+        const bool has_room = part.most == kUnbounded || before < part.most;
+        if (has_room) {
+          const NodeId behind = next[std::min(before + 1, columns - 1)];
+          ways.push_back(before > 0 ? sequence({comma_, members[i].node, behind})
+                                    : sequence({members[i].node, behind}));
+        }
+        if (!members[i].required) ways.push_back(next[before]);
+        here.push_back(as_rule(choice(ways)));
+      }
+      next = std::move(here);
+    }
+    return enclosed("{", next[0], "}");
+  }
+
+  SchemaTerms terms_;
+  const JsonOptions& options_;
+  const Limits& limits_;
+  Fuel* fuel_;
+  Grammar grammar_;
+  std::vector<std::pair<RuleId, ValueSet>> queue_;
+  std::map<Conjunction, RuleId> rules_;
+  std::map<Conjunction, NodeId> scalars_;
+  std::map<const Dfa*, NodeId> languages_;
+  std::vector<Language> kept_;  // alive, so that languages_ never takes one for another
+  NodeId blank_{}, comma_{}, quote_{}, colon_{};
+  std::optional<NodeId> number_, integer_, content_, character_, key_;
+};
+
+}  // namespace
+
+Result<Grammar> from_json_schema(JsonView schema, const JsonOptions& options, const Limits& limits,
+                                 Fuel& fuel) {
+  if (schema.bytes().size() > limits.text)
+    return fail(ErrorCode::json_too_large, "The schema has " + std::to_string(schema.bytes().size()) +
+                                               " bytes; at most " + std::to_string(limits.text) +
+                                               " are served.");
+  return Writer(schema, options, limits, fuel).run();
+}
+
+Result<Grammar> any_json_object(const JsonOptions& options, const Limits& limits, Fuel& fuel) {
+  const auto schema = read_packed(R"({"type":"object"})");
+  if (!schema) return pass(schema);
+  return from_json_schema(schema->view(), options, limits, fuel);
+}
+
+}  // namespace flyball::grammar

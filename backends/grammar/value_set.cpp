@@ -1,0 +1,203 @@
+#include "backends/grammar/value_set.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+#include <utility>
+
+#include "backends/grammar/automata.hpp"
+#include "backends/grammar/number_language.hpp"
+
+namespace flyball::grammar {
+namespace {
+
+std::unexpected<Error> out_of_fuel() {
+  return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+}
+
+// The intersection of two languages, of which null has every word.
+Result<Language> intersect(const Language& a, const Language& b, Work work) {
+  if (!a || a == b) return b;
+  if (!b) return a;
+  auto dfa = intersect(*a, *b, {work.fuel});
+  if (!dfa) return pass(dfa);
+  return std::make_shared<const Dfa>(*std::move(dfa));
+}
+
+// Nothing where no number is left.
+Result<std::optional<NumberPart>> intersect(const NumberPart& a, const NumberPart& b, Work work) {
+  NumberPart out{.language = {}, .integer = a.integer || b.integer, .shortest = a.shortest || b.shortest};
+  auto language = intersect(a.language, b.language, work);
+  if (!language) return pass(language);
+  out.language = *std::move(language);
+  if (out.language && out.integer && !(a.integer && b.integer)) {
+    auto whole = integers({work.fuel});
+    if (!whole) return pass(whole);
+    auto both = intersect(*out.language, *whole, {work.fuel});
+    if (!both) return pass(both);
+    out.language = std::make_shared<const Dfa>(*std::move(both));
+  }
+  if (out.language && is_empty(*out.language)) return std::nullopt;
+  return out;
+}
+
+Result<std::optional<StringPart>> intersect(const StringPart& a, const StringPart& b, Work work,
+                                            bool& lossy) {
+  StringPart out{.language = {},
+                 .least = std::max(a.least, b.least),
+                 .most = std::min(a.most, b.most),
+                 .exact = a.exact && b.exact};
+  if (out.least > out.most) return std::nullopt;
+  auto language = intersect(a.language, b.language, work);
+  if (!language) return pass(language);
+  out.language = *std::move(language);
+  if (out.language && is_empty(*out.language)) {
+    lossy |= !out.exact;
+    return std::nullopt;
+  }
+  return out;
+}
+
+// Whether a required property, or their number, rules every object out.
+bool is_impossible(const ObjectPart& object) {
+  std::uint32_t required = 0;
+  for (const auto& property : object.properties) {
+    if (property.required && is_nothing(property.value)) return true;
+    required += property.required;
+  }
+  return object.least > object.most || required > object.most;
+}
+
+}  // namespace
+
+Conjunction both(const Conjunction& a, const Conjunction& b) {
+  if (is_nothing(a) || is_nothing(b)) return {kNothing};
+  Conjunction out;
+  std::ranges::set_union(a, b, std::back_inserter(out));
+  return out;
+}
+
+ValueSet ValueSet::everything() {
+  ValueSet all;
+  all.null = all.no = all.yes = true;
+  all.numbers.emplace_back();
+  all.strings.emplace_back();
+  all.arrays.emplace_back();
+  all.objects.emplace_back().others.emplace_back();
+  return all;
+}
+
+void ValueSet::add(ValueSet other) {
+  const auto append = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  null |= other.null;
+  no |= other.no;
+  yes |= other.yes;
+  lossy |= other.lossy;
+  append(numbers, other.numbers);
+  append(strings, other.strings);
+  append(arrays, other.arrays);
+  append(objects, other.objects);
+}
+
+const Conjunction* value_of_other(const ObjectPart& object, const std::string& name) {
+  const std::string spelled = spell(name, Spelling::json_string);
+  for (const auto& region : object.others)
+    if (!region.keys || region.keys->accepts(spelled)) return &region.value;
+  return nullptr;
+}
+
+Result<ArrayPart> intersect(const ArrayPart& a, const ArrayPart& b) {
+  ArrayPart out;
+  out.least = std::max(a.least, b.least);
+  out.most = std::min(a.most, b.most);
+  out.rest = both(a.rest, b.rest);
+  for (std::size_t i = 0; i < std::max(a.prefix.size(), b.prefix.size()); ++i)
+    out.prefix.push_back(
+        both(i < a.prefix.size() ? a.prefix[i] : a.rest, i < b.prefix.size() ? b.prefix[i] : b.rest));
+  for (std::uint32_t i = 0; i < out.prefix.size(); ++i)
+    if (is_nothing(out.prefix[i])) out.most = std::min(out.most, i);
+  if (is_nothing(out.rest)) out.most = std::min(out.most, static_cast<std::uint32_t>(out.prefix.size()));
+  out.contains = a.contains;
+  for (const auto& condition : b.contains)
+    if (std::ranges::find(out.contains, condition) == out.contains.end()) out.contains.push_back(condition);
+  return out;
+}
+
+Result<ObjectPart> intersect(const ObjectPart& a, const ObjectPart& b, Work work) {
+  if (!work.fuel->spend(8 * (1 + a.properties.size() + b.properties.size()))) return out_of_fuel();
+  static const Conjunction nothing{kNothing};
+  ObjectPart out;
+  out.least = std::max(a.least, b.least);
+  out.most = std::min(a.most, b.most);
+  std::unordered_map<std::string_view, const Property*> of_b;
+  for (const auto& property : b.properties) of_b.emplace(property.name, &property);
+  const auto other = [](const ObjectPart& object, const std::string& name) -> const Conjunction& {
+    const Conjunction* value = value_of_other(object, name);
+    return value ? *value : nothing;
+  };
+  for (const auto& property : a.properties) {
+    const auto at = of_b.find(property.name);
+    if (at == of_b.end()) {
+      out.properties.push_back(
+          {property.name, both(property.value, other(b, property.name)), property.required});
+    } else {
+      out.properties.push_back({property.name, both(property.value, at->second->value),
+                                property.required || at->second->required});
+      of_b.erase(at);
+    }
+  }
+  for (const auto& property : b.properties)
+    if (of_b.contains(property.name))
+      out.properties.push_back(
+          {property.name, both(property.value, other(a, property.name)), property.required});
+  for (const auto& left : a.others)
+    for (const auto& right : b.others) {
+      auto keys = intersect(left.keys, right.keys, work);
+      if (!keys) return pass(keys);
+      if (*keys && is_empty(**keys)) continue;
+      if (auto value = both(left.value, right.value); !is_nothing(value))
+        out.others.push_back({*std::move(keys), std::move(value)});
+    }
+  return out;
+}
+
+Result<ValueSet> intersect(const ValueSet& a, const ValueSet& b, Work work) {
+  ValueSet out;
+  out.null = a.null && b.null;
+  out.no = a.no && b.no;
+  out.yes = a.yes && b.yes;
+  out.lossy = a.lossy || b.lossy;
+  if (!work.fuel->spend(4 + 4 * a.parts() * b.parts())) return out_of_fuel();
+  for (const auto& left : a.numbers)
+    for (const auto& right : b.numbers) {
+      auto part = intersect(left, right, work);
+      if (!part) return pass(part);
+      if (*part) out.numbers.push_back(**std::move(part));
+    }
+  for (const auto& left : a.strings)
+    for (const auto& right : b.strings) {
+      auto part = intersect(left, right, work, out.lossy);
+      if (!part) return pass(part);
+      if (*part) out.strings.push_back(**std::move(part));
+    }
+  for (const auto& left : a.arrays)
+    for (const auto& right : b.arrays) {
+      auto part = intersect(left, right);
+      if (!part) return pass(part);
+      if (part->least <= part->most) out.arrays.push_back(*std::move(part));
+    }
+  for (const auto& left : a.objects)
+    for (const auto& right : b.objects) {
+      auto part = intersect(left, right, work);
+      if (!part) return pass(part);
+      if (!is_impossible(*part)) out.objects.push_back(*std::move(part));
+    }
+  if (out.parts() > work.most_parts)
+    return fail(ErrorCode::unsupported_value,
+                "The schema's alternatives combine to more than " + std::to_string(work.most_parts) + ".");
+  return out;
+}
+
+}  // namespace flyball::grammar
