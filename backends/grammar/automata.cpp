@@ -12,6 +12,8 @@ namespace {
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 // Rounds of minimize are at most as many as states, so this bounds their product.
 constexpr std::size_t kMostMinimized = 512;
+// Of Fuel, for looking a state up and adding it: measured, most of it is the table's memory.
+constexpr std::uint64_t kStateSteps = 20;
 
 std::unexpected<Error> out_of_fuel() {
   return fail(ErrorCode::unsupported_value, "The constraint takes more work than one constraint may cost.");
@@ -103,7 +105,7 @@ Result<Dfa> product(const Dfa& a, const Dfa& b, bool needs_a, bool needs_b, Keep
     const auto [s, t] = pairs[i];
     const auto first = static_cast<std::uint32_t>(out.edges.size());
     const auto left = edges_of(a, s), right = edges_of(b, t);
-    if (!bound.fuel->spend(4 + left.size() + right.size())) return out_of_fuel();
+    if (!bound.fuel->spend(kStateSteps + 4 * (left.size() + right.size()))) return out_of_fuel();
     std::size_t l = 0, r = 0;
     unsigned at = 0;
     while (l < left.size() || r < right.size()) {
@@ -251,7 +253,7 @@ class Determinizer {
 
   // kNone where the fuel is out.
   std::optional<std::uint32_t> number(std::vector<std::uint32_t> subset) {
-    work_ += 8 + subset.size();
+    work_ += kStateSteps + 2 * subset.size();
     if (!bound_.fuel->spend(std::exchange(work_, 0))) return std::nullopt;
     const auto [at, is_new] =
         numbers_.try_emplace(std::move(subset), static_cast<std::uint32_t>(subsets_.size()));
@@ -274,7 +276,7 @@ class Determinizer {
       starts_.clear();
       for (const auto& [bytes, to] : found_)
         if (bytes.from <= from && from <= bytes.to) starts_.push_back(to);
-      work_ += found_.size() / 4 + 1;
+      work_ += found_.size() / 2 + 1;
       if (!starts_.empty()) {
         std::ranges::sort(starts_);
         const auto repeated = std::ranges::unique(starts_);
@@ -348,7 +350,7 @@ Result<Dfa> from_texts(std::vector<std::string> texts, Bound bound) {
   Dfa out;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     auto [begin, end, depth] = parts[i];
-    if (!bound.fuel->spend(4 + (end - begin))) return out_of_fuel();
+    if (!bound.fuel->spend(8 + (end - begin))) return out_of_fuel();
     const auto first = static_cast<std::uint32_t>(out.edges.size());
     const bool accepting = texts[begin].size() == depth;
     if (accepting) ++begin;
@@ -388,7 +390,7 @@ Result<Dfa> minimize(Dfa a, Bound bound) {
           key.insert(key.end(), {edge.from, edge.to, of[edge.next]});
         end = edge.to + 1u;
       }
-      if (!bound.fuel->spend(4 + key.size())) return out_of_fuel();
+      if (!bound.fuel->spend(kStateSteps + key.size())) return out_of_fuel();
       next[s] = numbers.try_emplace(key, static_cast<std::uint32_t>(numbers.size())).first->second;
     }
     of = std::move(next);

@@ -373,10 +373,11 @@ class Writer {
 
 Result<Grammar> from_json_schema(JsonView schema, const JsonOptions& options, const Limits& limits,
                                  Fuel& fuel) {
-  if (schema.bytes().size() > limits.text)
-    return fail(ErrorCode::json_too_large, "The schema has " + std::to_string(schema.bytes().size()) +
-                                               " bytes; at most " + std::to_string(limits.text) +
-                                               " are served.");
+  const std::size_t size =
+      schema.is_object() || schema.is_array() ? schema.json_bytes() : schema.bytes().size();
+  if (size > limits.text)
+    return fail(ErrorCode::json_too_large, "The schema has " + std::to_string(size) + " bytes; at most " +
+                                               std::to_string(limits.text) + " are served.");
   return Writer(schema, options, limits, fuel).run();
 }
 

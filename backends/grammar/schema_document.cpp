@@ -107,31 +107,6 @@ std::string unescaped(std::string_view token) {
   return out;
 }
 
-// An absent view where the pointer leads nowhere.
-Place follow(Place from, std::string_view pointer) {
-  while (from.value && !pointer.empty()) {
-    pointer.remove_prefix(1);  // the slash
-    const std::size_t end = std::min(pointer.find('/'), pointer.size());
-    const std::string token = unescaped(pointer.substr(0, end));
-    pointer.remove_prefix(end);
-    std::string within = from.within(token);
-    JsonView next;
-    if (from.value.is_object()) {
-      next = from.value.find(token);
-    } else if (from.value.is_array()) {
-      std::uint32_t index = 0;
-      const auto [at, error] = std::from_chars(token.data(), token.data() + token.size(), index);
-      if (error == std::errc() && at == token.data() + token.size() && index < from.value.size()) {
-        auto member = from.value.members().begin();
-        for (std::uint32_t i = 0; i < index; ++i) ++member;
-        next = (*member).value;
-      }
-    }
-    from = {next, std::move(within)};
-  }
-  return from;
-}
-
 }  // namespace
 
 std::string Place::within(std::string_view key) const {
@@ -202,6 +177,40 @@ Result<void> SchemaDocument::index(const Place& at, Fuel& fuel) {
   return {};
 }
 
+JsonView SchemaDocument::member(JsonView object, std::string_view key, Fuel& fuel) {
+  constexpr std::uint32_t kFew = 16;
+  if (object.size() <= kFew) return object.find(key);
+  const auto [at, is_new] = members_.try_emplace(object.bytes().data());
+  if (is_new && fuel.spend(8 * std::uint64_t{object.size()}))
+    for (const auto [name, value] : object.members()) at->second.emplace(name, value);
+  const auto found = at->second.find(key);
+  return found == at->second.end() ? JsonView() : found->second;
+}
+
+Place SchemaDocument::follow(Place from, std::string_view pointer, Fuel& fuel) {
+  while (from.value && !pointer.empty()) {
+    pointer.remove_prefix(1);  // the slash
+    const std::size_t end = std::min(pointer.find('/'), pointer.size());
+    const std::string token = unescaped(pointer.substr(0, end));
+    pointer.remove_prefix(end);
+    std::string within = from.within(token);
+    JsonView next;
+    if (from.value.is_object()) {
+      next = member(from.value, token, fuel);
+    } else if (from.value.is_array()) {
+      std::uint32_t index = 0;
+      const auto [at, error] = std::from_chars(token.data(), token.data() + token.size(), index);
+      if (error == std::errc() && at == token.data() + token.size() && index < from.value.size()) {
+        auto member = from.value.members().begin();
+        for (std::uint32_t i = 0; i < index; ++i) ++member;
+        next = (*member).value;
+      }
+    }
+    from = {next, std::move(within)};
+  }
+  return from;
+}
+
 Result<Place> SchemaDocument::resolve(const Place& place, Fuel& fuel) {
   if (!place.value.is_string())
     return fail(ErrorCode::invalid_value, "A reference is a string.", {}, place.pointer);
@@ -237,7 +246,7 @@ Result<Place> SchemaDocument::resolve(const Place& place, Fuel& fuel) {
     if (at == anchors_.end() || !is_root) return unknown();
     return at->second;
   }
-  from = follow(std::move(from), *fragment);
+  from = follow(std::move(from), *fragment, fuel);
   if (!from.value) return unknown();
   return from;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "backends/grammar/fuel.hpp"
 #include "config/error.hpp"
@@ -95,9 +96,14 @@ class SchemaDocument {
 
  private:
   Result<void> index(const Place& at, Fuel& fuel);
+  // Where a JSON pointer leads; an absent view where it leads nowhere.
+  Place follow(Place from, std::string_view pointer, Fuel& fuel);
+  JsonView member(JsonView object, std::string_view key, Fuel& fuel);
 
   JsonView root_;
   bool is_indexed_ = false;
+  // Members of large objects by key, so that a reference to each of n definitions does not cost n squared.
+  std::map<const char*, std::unordered_map<std::string_view, JsonView>> members_;
   std::map<std::string, Place, std::less<>> anchors_;    // by name
   std::map<std::string, Place, std::less<>> resources_;  // by absolute $id
 };

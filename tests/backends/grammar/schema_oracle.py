@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Random words of the grammars of schemas.json, judged by Debian's python3-jsonschema: schema_oracle.py SCHEMA_WORDS.
+
+Exit 77 (SKIPPED) where that package is missing. Keys that the validator does not know as a string's format are none.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+
+WORDS = 40
+SEEDS = (1, 2)
+
+try:
+    from jsonschema import Draft202012Validator
+except ImportError:
+    print("SKIPPED: no python3-jsonschema")
+    sys.exit(77)
+
+
+def main():
+    path = pathlib.Path(__file__).with_name("schemas.json")
+    cases = json.loads(path.read_text())
+    judged = failures = 0
+    for seed in SEEDS:
+        run = subprocess.run([sys.argv[1], path, str(WORDS), str(seed)], capture_output=True, check=True, text=True)
+        lines = [json.loads(line) for line in run.stdout.splitlines()]
+        assert len(lines) == len(cases), (len(lines), len(cases))
+        for case, line in zip(cases, lines):
+            assert "words" in line, (case["schema"], line)
+            validator = Draft202012Validator(case["schema"])
+            for word in line["words"]:
+                judged += 1
+                error = next(validator.iter_errors(json.loads(word)), None)
+                if error:
+                    failures += 1
+                    print(f"not valid: {word!r}\n  schema {case['schema']}\n  {error.message}")
+    print(f"{judged} words of {len(cases)} schemas judged, {failures} not valid")
+    return 1 if failures or judged < 1000 else 0
+
+
+sys.exit(main())
