@@ -263,6 +263,10 @@ Result<Dfa> integers(Bound bound) {
   return of_pattern("(0|-?[1-9]\\d{0,20})(\\.0{1,24})?", bound);
 }
 
+Result<Dfa> exact_integers(Bound bound) {
+  return of_pattern("(0|-?[1-9]\\d{0,14})(\\.0{1,24})?", bound);
+}
+
 Result<Dfa> multiples(std::uint64_t of, Bound bound) {
   if (of > bound.states)
     return fail(ErrorCode::unsupported_value, "The number " + std::to_string(of) +
@@ -291,7 +295,7 @@ Result<Dfa> multiples(std::uint64_t of, Bound bound) {
   nfa.jump(zeros, accept);
   auto dfa = determinize(nfa, start, accept, bound);
   if (!dfa) return dfa;
-  auto whole = integers(bound);
+  auto whole = exact_integers(bound);
   if (!whole) return whole;
   return intersect(*dfa, *whole, bound);
 }

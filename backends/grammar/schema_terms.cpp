@@ -521,7 +521,7 @@ Result<ValueSet> SchemaTerms::denied_numbers(const Keywords& has) {
     }
     const auto language = in_range(which, at, bound());
     if (!language) return located(Result<ValueSet>(pass(language)), at);
-    const auto whole = integers(bound());
+    const auto whole = exact_integers(bound());
     if (!whole) return located(Result<ValueSet>(pass(whole)), at);
     auto others = shared(subtract(*whole, *language, bound()), at);
     if (!others) return pass(others);
@@ -842,8 +842,9 @@ Result<ValueSet> SchemaTerms::one_of(const Keywords& has) {
   std::vector<std::vector<std::size_t>> overlaps(n);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < i; ++j) {
-      const auto left = values((*each)[i]), right = values((*each)[j]);
+      const auto left = values((*each)[i]);
       if (!left) return pass(left);
+      const auto right = values((*each)[j]);
       if (!right) return pass(right);
       const auto common = intersection(**left, **right, at);
       if (!common) return pass(common);
