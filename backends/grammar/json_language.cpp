@@ -59,15 +59,33 @@ std::string email() {
   return "(" + atom + "{1,64}|" + atom + "{1,20}(\\." + atom + "{1,20}){1,2})@" + label + "(\\." + label +
          "){1,4}";
 }
+// RFC 3986. Parts behind the scheme, if there is one.
+constexpr std::string_view kPathCharacter = "([a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})";
+
+std::string authority() {
+  const std::string name = "([a-zA-Z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2})";
+  return "//((" + name + "|:)*@)?(" + name + "+|\\[" + ipv6() + "\\])(:\\d{0,5})?(/" +
+         std::string(kPathCharacter) + "*)*";
+}
+std::string query_and_fragment() {
+  const std::string character = "(" + std::string(kPathCharacter) + "|[/?])*";
+  return "(\\?" + character + ")?(#" + character + ")?";
+}
 std::string uri() {
-  const std::string escaped = "%[0-9a-fA-F]{2}";
-  const std::string plain = "[a-zA-Z0-9._~!$&'()*+,;=-]";
-  const std::string pchar = "(" + plain + "|[:@]|" + escaped + ")";
-  const std::string name = "(" + plain + "|" + escaped + ")";
-  const std::string authority = "//((" + plain + "|:|" + escaped + ")*@)?(" + name + "+|\\[" + ipv6() +
-                                "\\])(:\\d{0,5})?(/" + pchar + "*)*";
-  return "[a-zA-Z][a-zA-Z0-9+.-]*:(" + authority + "|/?" + pchar + "+(/" + pchar + "*)*)(\\?(" + pchar +
-         "|[/?])*)?(#(" + pchar + "|[/?])*)?";
+  const std::string c(kPathCharacter);
+  return "[a-zA-Z][a-zA-Z0-9+.-]*:(" + authority() + "|/?" + c + "+(/" + c + "*)*)" + query_and_fragment();
+}
+std::string uri_reference() {
+  const std::string c(kPathCharacter);
+  const std::string first = "([a-zA-Z0-9._~!$&'()*+,;=@-]|%[0-9a-fA-F]{2})";  // no colon, or it were a scheme
+  return "(" + uri() + "|(" + authority() + "|(/|/?" + first + "+(/" + c + "*)*)?)" + query_and_fragment() +
+         ")";
+}
+std::string json_pointer() {
+  return "(/([^~/]|~[01])*)*";
+}
+std::string relative_json_pointer() {
+  return "(0|[1-9]\\d*)(#|" + json_pointer() + ")";
 }
 std::string duration() {
   const std::string clock = "T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|\\d+S)";
@@ -85,8 +103,19 @@ struct Format {
   std::string (*pattern)();
 };
 constexpr Format kFormats[] = {
-    {"date", date},     {"time", time}, {"date-time", date_time}, {"duration", duration}, {"email", email},
-    {"hostname", host}, {"ipv4", ipv4}, {"ipv6", ipv6},           {"uri", uri},           {"uuid", uuid},
+    {"date", date},
+    {"time", time},
+    {"date-time", date_time},
+    {"duration", duration},
+    {"email", email},
+    {"hostname", host},
+    {"ipv4", ipv4},
+    {"ipv6", ipv6},
+    {"uri", uri},
+    {"uuid", uuid},
+    {"json-pointer", json_pointer},
+    {"relative-json-pointer", relative_json_pointer},
+    {"uri-reference", uri_reference},
 };
 
 const Format* find(std::string_view name) noexcept {

@@ -29,7 +29,10 @@ constexpr std::uint32_t kNestedItems = 32;  // items within each other before a 
 class Writer {
  public:
   Writer(JsonView schema, const JsonOptions& options, const Limits& limits, Fuel& fuel)
-      : terms_(schema, limits, fuel), options_(options), limits_(limits), fuel_(&fuel) {}
+      : terms_(schema, options.accepts_unknown_keywords, limits, fuel),
+        options_(options),
+        limits_(limits),
+        fuel_(&fuel) {}
 
   Result<Grammar> run() {
     const RuleId root = grammar_.declare("root");

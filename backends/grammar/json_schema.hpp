@@ -3,7 +3,9 @@
 // behind those; exceptions are numbers of more than 21 digits before the point or 24 behind it, and rare
 // forms of a format.
 //
-// Formats that are enforced: date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uuid. Others
+// Of older drafts it takes items as an array, additionalItems, dependencies and boolean exclusiveMinimum and
+// -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname, ipv4, ipv6,
+// json-pointer, relative-json-pointer, uri, uri-reference, uuid. Others
 // are annotations. Pure.
 #pragma once
 
@@ -25,6 +27,9 @@ struct JsonOptions {
     flexible,
   };
   Whitespace whitespace = Whitespace::flexible;
+  // JSON Schema takes keywords that it does not know for annotations. Refused by default: one that was
+  // misspelled would go unenforced without a word.
+  bool accepts_unknown_keywords = false;
 };
 
 // Errors have the JSON pointer of the place in Error::where ("" is the whole schema): unsupported_feature for

@@ -47,13 +47,34 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Keyword::count)>
     "dependentRequired",
     "dependentSchemas",
     "unevaluatedItems",
-    "unevaluatedProperties"};
+    "unevaluatedProperties",
+    "additionalItems",
+    "dependencies"};
 
 // Keywords that say nothing of a value: annotations, and what only references look for.
-constexpr std::string_view kSilent[] = {
-    "$anchor",         "$comment",         "$defs",         "$dynamicAnchor", "$id",         "$schema",
-    "contentEncoding", "contentMediaType", "contentSchema", "default",        "definitions", "deprecated",
-    "description",     "examples",         "readOnly",      "title",          "writeOnly"};
+constexpr std::string_view kSilent[] = {"$anchor",
+                                        "$comment",
+                                        "$defs",
+                                        "$dynamicAnchor",
+                                        "$id",
+                                        "$schema",
+                                        "contentEncoding",
+                                        "contentMediaType",
+                                        "contentSchema",
+                                        "default",
+                                        "definitions",
+                                        "deprecated",
+                                        "description",
+                                        "examples",
+                                        "id",
+                                        "readOnly",
+                                        "title",
+                                        "writeOnly"};
+
+// Keywords that restrict values or lead to schemas, and are not served: no annotations whatever unknown ones
+// are.
+constexpr std::string_view kAsserting[] = {"$dynamicRef", "$recursiveRef", "disallow", "divisibleBy",
+                                           "extends"};
 
 std::string without_fragment(std::string_view uri) {
   return std::string(uri.substr(0, uri.find('#')));
@@ -126,7 +147,7 @@ std::string_view name_of(Keyword keyword) noexcept {
   return kNames[static_cast<std::size_t>(keyword)];
 }
 
-Result<Keywords> Keywords::read(const Place& schema) {
+Result<Keywords> Keywords::read(const Place& schema, bool accepts_unknown) {
   Keywords out;
   out.pointer_ = schema.pointer;
   for (const auto [key, value] : schema.value.members()) {
@@ -135,14 +156,18 @@ Result<Keywords> Keywords::read(const Place& schema) {
       continue;
     }
     if (std::ranges::binary_search(kSilent, key) || key.starts_with("x-")) continue;
+    if (accepts_unknown && std::ranges::find(kAsserting, key) == std::end(kAsserting)) continue;
     return fail(ErrorCode::unsupported_feature, "The keyword \"" + std::string(key) + "\" is not served.", {},
                 schema.within(key));
   }
-  if (const JsonView id = schema.value.find("$id"); id && !schema.pointer.empty())
+  for (const char* name : {"$id", "id"}) {
+    const JsonView id = schema.value.find(name);
+    if (!id.is_string() || id.text().starts_with('#') || schema.pointer.empty()) continue;
     // References within it would start from it; they are looked up from the root.
     if (schema.value.bytes().find("$ref") != std::string_view::npos)
       return fail(ErrorCode::unsupported_feature,
-                  "A schema with an $id of its own and references is not served.", {}, schema.within("$id"));
+                  "A schema with an $id of its own and references is not served.", {}, schema.within(name));
+  }
   return out;
 }
 
@@ -154,7 +179,7 @@ Result<void> SchemaDocument::index(const Place& at, Fuel& fuel) {
   if (!fuel.spend(8 + at.pointer.size() / 16))
     return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
   if (at.value.is_object()) {
-    for (const char* name : {"$anchor", "$dynamicAnchor"})
+    for (const std::string_view name : {"$anchor", "$dynamicAnchor"})
       if (const JsonView anchor = at.value.find(name); anchor.is_string())
         anchors_.emplace(anchor.text(), at);
     if (const JsonView id = at.value.find("$id"); id.is_string() && !at.pointer.empty()) {

@@ -65,6 +65,9 @@ enum class Keyword : std::uint8_t {
   dependent_schemas,
   unevaluated_items,
   unevaluated_properties,
+  // of older drafts
+  additional_items,
+  dependencies,
   count,
 };
 std::string_view name_of(Keyword keyword) noexcept;
@@ -72,8 +75,9 @@ std::string_view name_of(Keyword keyword) noexcept;
 // The keywords of one schema that is an object.
 class Keywords {
  public:
-  // unsupported_feature with the pointer of a keyword that is neither served nor an annotation.
-  static Result<Keywords> read(const Place& schema);
+  // unsupported_feature with the pointer of a keyword that is neither served nor an annotation, unless
+  // unknown ones pass for annotations.
+  static Result<Keywords> read(const Place& schema, bool accepts_unknown);
 
   JsonView operator[](Keyword which) const noexcept { return values_[static_cast<std::size_t>(which)]; }
   Place at(Keyword which) const { return {(*this)[which], pointer_ + "/" + std::string(name_of(which))}; }

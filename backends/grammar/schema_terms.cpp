@@ -180,8 +180,8 @@ constexpr Keyword kNumberKeywords[] = {Keyword::minimum, Keyword::maximum, Keywo
 
 }  // namespace
 
-SchemaTerms::SchemaTerms(JsonView root, const Limits& limits, Fuel& fuel)
-    : limits_(limits), fuel_(&fuel), document_(root) {
+SchemaTerms::SchemaTerms(JsonView root, bool accepts_unknown, const Limits& limits, Fuel& fuel)
+    : accepts_unknown_(accepts_unknown), limits_(limits), fuel_(&fuel), document_(root) {
   Entry& nothing = entries_.emplace_back();  // kNothing
   nothing.set = std::make_unique<const ValueSet>();
 }
@@ -266,7 +266,7 @@ Result<ValueSet> SchemaTerms::intersection(const ValueSet& a, const ValueSet& b,
 
 Result<ValueSet> SchemaTerms::work_out(const Place& place, bool literal, bool is_denied) {
   if (literal) return is_denied ? without_literals({place}) : literals({place});
-  const auto has = Keywords::read(place);
+  const auto has = Keywords::read(place, accepts_unknown_);
   if (!has) return pass(has);
   return is_denied ? denied(place, *has) : affirmed(place, *has);
 }
@@ -339,10 +339,12 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
       return pass(ok);
   if (has[Keyword::condition] && (has[Keyword::then] || has[Keyword::otherwise]))
     if (auto ok = narrow(conditional(has, false), Keyword::condition); !ok) return pass(ok);
-  if (has[Keyword::dependent_required])
-    if (auto ok = narrow(dependent_required(has, false), Keyword::dependent_required); !ok) return pass(ok);
-  if (has[Keyword::dependent_schemas])
-    if (auto ok = narrow(dependent_schemas(has), Keyword::dependent_schemas); !ok) return pass(ok);
+  for (const auto which : {Keyword::dependent_required, Keyword::dependencies})
+    if (has[which])
+      if (auto ok = narrow(dependent_required(has.at(which), false), which); !ok) return pass(ok);
+  for (const auto which : {Keyword::dependent_schemas, Keyword::dependencies})
+    if (has[which])
+      if (auto ok = narrow(dependent_schemas(has.at(which)), which); !ok) return pass(ok);
   for (const auto which : {Keyword::unevaluated_items, Keyword::unevaluated_properties})
     if (has[which])
       return unsupported(has.at(which), "The keyword \"" + std::string(name_of(which)) + "\" is not served.");
@@ -427,9 +429,9 @@ Result<ValueSet> SchemaTerms::denied(const Place&, const Keywords& has) {
   if (has[Keyword::condition] && (has[Keyword::then] || has[Keyword::otherwise]))
     if (auto ok = add(conditional(has, true)); !ok) return pass(ok);
   if (has[Keyword::dependent_required])
-    if (auto ok = add(dependent_required(has, true)); !ok) return pass(ok);
-  for (const auto which :
-       {Keyword::dependent_schemas, Keyword::unevaluated_items, Keyword::unevaluated_properties})
+    if (auto ok = add(dependent_required(has.at(Keyword::dependent_required), true)); !ok) return pass(ok);
+  for (const auto which : {Keyword::dependent_schemas, Keyword::dependencies, Keyword::unevaluated_items,
+                           Keyword::unevaluated_properties})
     if (has[which]) return undeniable(has.at(which), which);
   if (set.parts() > work().most_parts)
     return fail(ErrorCode::unsupported_value, "The schema's alternatives combine to too many.");
@@ -480,11 +482,11 @@ Result<Dfa> in_range(Keyword which, const Place& at, Bound bound) {
       break;
   }
   if (value.negative || value.is_zero()) return malformed(at, "\"multipleOf\" is greater than 0.");
-  const auto of = at.value.as_unsigned();
-  if (!value.is_integer() || !of)
+  if (!value.is_integer())
     return unsupported(
         at, "\"multipleOf\" is served for integers, not for " + value.whole + "." + value.fraction + ".");
-  return multiples(*of, bound);
+  // More digits are beyond the bound in any case.
+  return multiples(value.whole.size() > 18 ? ~std::uint64_t{0} : std::stoull(value.whole), bound);
 }
 
 }  // namespace
@@ -492,8 +494,14 @@ Result<Dfa> in_range(Keyword which, const Place& at, Bound bound) {
 Result<std::vector<NumberPart>> SchemaTerms::numbers(const Keywords& has, bool only_integers) {
   ValueSet set = only(NumberPart{.language = {}, .integer = only_integers});
   for (const auto which : kNumberKeywords) {
-    if (!has[which]) continue;
-    auto language = shared(in_range(which, has.at(which), bound()), has.at(which));
+    if (!has[which] || has[which].is_boolean()) continue;
+    // In older drafts a boolean makes the limit beside it an exclusive one.
+    Keyword meant = which;
+    if (which == Keyword::minimum && has[Keyword::exclusive_minimum].is(JsonKind::yes))
+      meant = Keyword::exclusive_minimum;
+    if (which == Keyword::maximum && has[Keyword::exclusive_maximum].is(JsonKind::yes))
+      meant = Keyword::exclusive_maximum;
+    auto language = shared(in_range(meant, has.at(which), bound()), has.at(which));
     if (!language) return pass(language);
     const bool integer = which == Keyword::multiple_of;
     auto both = intersection(set, only(NumberPart{.language = *std::move(language), .integer = integer}),
@@ -509,6 +517,8 @@ Result<ValueSet> SchemaTerms::denied_numbers(const Keywords& has) {
   for (const auto which : kNumberKeywords) {
     if (!has[which]) continue;
     const Place at = has.at(which);
+    if (has[Keyword::exclusive_minimum].is_boolean() || has[Keyword::exclusive_maximum].is_boolean())
+      return undeniable(at, which);
     if (which != Keyword::multiple_of) {
       const Keyword opposite = which == Keyword::minimum             ? Keyword::exclusive_maximum
                                : which == Keyword::maximum           ? Keyword::exclusive_minimum
@@ -604,10 +614,17 @@ Result<std::vector<ArrayPart>> SchemaTerms::arrays(const Keywords& has) {
     if (!prefix) return pass(prefix);
     part.prefix = *std::move(prefix);
   }
-  if (has[Keyword::items]) {
-    auto rest = condition(has.at(Keyword::items));
-    if (!rest) return pass(rest);
-    part.rest = *std::move(rest);
+  Keyword rest = Keyword::items;
+  if (has[Keyword::items].is_array() && !has[Keyword::prefix_items]) {  // prefixItems of older drafts
+    auto prefix = conditions(has.at(Keyword::items), false);
+    if (!prefix) return pass(prefix);
+    part.prefix = *std::move(prefix);
+    rest = Keyword::additional_items;
+  }
+  if (has[rest]) {
+    auto others = condition(has.at(rest));
+    if (!others) return pass(others);
+    part.rest = *std::move(others);
   }
   if (has[Keyword::unique_items]) {
     const Place at = has.at(Keyword::unique_items);
@@ -652,6 +669,7 @@ Result<ValueSet> SchemaTerms::denied_arrays(const Keywords& has) {
       if (!is_nothing(part.prefix[i])) set.add(only(std::move(part)));
     }
   }
+  if (has[Keyword::items].is_array()) return undeniable(has.at(Keyword::items), Keyword::items);
   if (has[Keyword::items]) {
     auto other = condition(has.at(Keyword::items), true);
     if (!other) return pass(other);
@@ -891,11 +909,12 @@ Result<ValueSet> SchemaTerms::conditional(const Keywords& has, bool denied) {
   return set;
 }
 
-Result<ValueSet> SchemaTerms::dependent_required(const Keywords& has, bool denied) {
-  const Place at = has.at(Keyword::dependent_required);
+Result<ValueSet> SchemaTerms::dependent_required(const Place& at, bool denied) {
   if (auto ok = check_object(at); !ok) return pass(ok);
   ValueSet all = denied ? ValueSet() : ValueSet::everything();
+  const bool is_mixed = at.pointer.ends_with("/dependencies");
   for (const auto [key, list] : at.value.members()) {
+    if (is_mixed && !list.is_array()) continue;
     const auto required = names({list, at.within(key)});
     if (!required) return pass(required);
     if (denied) {
@@ -921,11 +940,12 @@ Result<ValueSet> SchemaTerms::dependent_required(const Keywords& has, bool denie
   return all;
 }
 
-Result<ValueSet> SchemaTerms::dependent_schemas(const Keywords& has) {
-  const Place at = has.at(Keyword::dependent_schemas);
+Result<ValueSet> SchemaTerms::dependent_schemas(const Place& at) {
   if (auto ok = check_object(at); !ok) return pass(ok);
   ValueSet all = ValueSet::everything();
+  const bool is_mixed = at.pointer.ends_with("/dependencies");
   for (const auto [key, schema] : at.value.members()) {
+    if (is_mixed && schema.is_array()) continue;
     const auto condition = this->condition({schema, at.within(key)});
     if (!condition) return pass(condition);
     const auto values = this->values(*condition);

@@ -24,7 +24,7 @@ namespace flyball::grammar {
 // one satisfies its term.
 class SchemaTerms {
  public:
-  SchemaTerms(JsonView root, const Limits& limits, Fuel& fuel);
+  SchemaTerms(JsonView root, bool accepts_unknown, const Limits& limits, Fuel& fuel);
 
   // The condition that a schema is; none where every value satisfies it. invalid_value unless an object or
   // boolean.
@@ -61,8 +61,9 @@ class SchemaTerms {
   Result<ValueSet> denied_objects(const Keywords& has);
   Result<ValueSet> one_of(const Keywords& has);
   Result<ValueSet> conditional(const Keywords& has, bool denied);
-  Result<ValueSet> dependent_required(const Keywords& has, bool denied);
-  Result<ValueSet> dependent_schemas(const Keywords& has);
+  // Of `dependencies` each does its own kind of members.
+  Result<ValueSet> dependent_required(const Place& at, bool denied);
+  Result<ValueSet> dependent_schemas(const Place& at);
 
   Result<ValueSet> literals(const std::vector<Place>& all);
   Result<ValueSet> without_literals(const std::vector<Place>& all);
@@ -80,6 +81,7 @@ class SchemaTerms {
   Bound bound() const { return {fuel_}; }
   Work work() const { return {fuel_}; }
 
+  const bool accepts_unknown_;
   const Limits& limits_;
   Fuel* fuel_;
   SchemaDocument document_;
