@@ -64,7 +64,7 @@ constexpr std::string_view kPathCharacter = "([a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9
 
 std::string authority() {
   const std::string name = "([a-zA-Z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2})";
-  return "//((" + name + "|:)*@)?(" + name + "+|\\[" + ipv6() + "\\])(:\\d{0,5})?(/" +
+  return "//((" + name + "|:)*@)?(" + name + "*|\\[" + ipv6() + "\\])(:\\d{0,5})?(/" +
          std::string(kPathCharacter) + "*)*";
 }
 std::string query_and_fragment() {
