@@ -13,21 +13,25 @@ namespace {
 class Builder {
  public:
   Builder(const RegexTree& tree, const RegexOptions& options, Bound bound)
-      : tree_(tree), options_(options), bound_(bound) {
-    for (const auto& set : tree.sets) spelled_.push_back(spell(set, options.spelling));
-  }
+      : tree_(tree), options_(options), bound_(bound) {}
 
   Result<Dfa> run() {
+    for (const auto& set : tree_.sets) {
+      auto characters = of_set(set);
+      if (!characters) return characters;
+      sets_.push_back(*std::move(characters));
+    }
     const auto start = nfa_.add(), accept = nfa_.add();
     auto first = start, last = accept;
     if (options_.match == RegexOptions::Match::search) {
-      const auto any = spell(CodePointSet::all(), options_.spelling);
+      const auto any = of_set(CodePointSet::all());
+      if (!any) return any;
       first = nfa_.add();
       last = nfa_.add();
       nfa_.jump(start, first);
-      nfa_.sequences(first, any, first);
+      nfa_.words(first, *any, first);
       nfa_.jump(last, accept);
-      nfa_.sequences(last, any, last);
+      nfa_.words(last, *any, last);
     }
     if (!add(tree_.root, first, last))
       return fail(ErrorCode::unsupported_value, "The pattern's repetitions expand to more than " +
@@ -39,16 +43,23 @@ class Builder {
  private:
   using Kind = RegexNode::Kind;
 
+  // The spellings of a set's members, with as few states as they need: a set that repeats is copied each
+  // time.
+  Result<Dfa> of_set(const CodePointSet& set) {
+    Nfa nfa;
+    const auto start = nfa.add(), accept = nfa.add();
+    nfa.sequences(start, spell(set, options_.spelling), accept);
+    return determinize(nfa, start, accept, bound_);
+  }
+
   bool add(std::uint32_t which, Nfa::State from, Nfa::State to) {
     const RegexNode& node = tree_.nodes[which];
     if (nfa_.states() > bound_.states || !bound_.fuel->spend(4)) return false;
     switch (node.kind) {
       case Kind::set: {
-        const auto& words = spelled_[node.first];
-        if (!bound_.fuel->spend(words.size() * 4)) return false;
-        const auto begin = nfa_.add();
-        nfa_.jump(from, begin);
-        nfa_.sequences(begin, words, to);
+        const Dfa& characters = sets_[node.first];
+        if (!bound_.fuel->spend(4 * characters.states.size())) return false;
+        nfa_.words(from, characters, to);
         return true;
       }
       case Kind::begin:
@@ -103,7 +114,7 @@ class Builder {
   const RegexOptions& options_;
   const Bound bound_;
   Nfa nfa_;
-  std::vector<std::vector<ByteSequence>> spelled_;
+  std::vector<Dfa> sets_;  // as the tree's
 };
 
 }  // namespace
