@@ -22,6 +22,7 @@ constexpr std::string_view kBlank = "( |\n {0,32}|\n\t{0,8})?";
 constexpr std::size_t kMostCountedMembers =
     20'000;                                 // places of an object in a grammar that counts its members
 constexpr std::size_t kInlineTails = 4;     // ends of objects that are copied; more become rules
+constexpr std::size_t kMostDemanded = 3;    // keys; each multiplies what is written of an object
 constexpr std::uint32_t kNestedItems = 32;  // items within each other before a rule divides them
 
 // Writes sets of values as nodes. Arrays and objects are rules, written one after another, so that neither
@@ -42,10 +43,10 @@ class Writer {
     const auto set = terms_.values(*all);
     if (!set) return pass(set);
     rules_.emplace(*all, root);
-    queue_.push_back({root, **set});
+    queue_.push_back({root, **set, ""});
     for (std::size_t i = 0; i < queue_.size(); ++i) {
-      const auto [rule, values] = std::move(queue_[i]);
-      const auto body = write(values);
+      const auto [rule, values, pointer] = std::move(queue_[i]);
+      const auto body = located(write(values), pointer);
       if (!body) return pass(body);
       grammar_.define(rule, *body);
       if (grammar_.memory() > limits_.memory)
@@ -69,6 +70,12 @@ class Writer {
   }
   NodeId choice(const std::vector<NodeId>& children) {
     return children.size() == 1 ? children[0] : grammar_.choice(children);
+  }
+
+  // What cannot be written has the place of its schema, unless it has one already.
+  static Result<NodeId> located(Result<NodeId> node, const std::string& pointer) {
+    if (!node && node.error().where.empty()) node.error().where = pointer;
+    return node;
   }
 
   Result<void> pieces() {
@@ -103,13 +110,13 @@ class Writer {
     const auto set = terms_.values(all);
     if (!set) return pass(set);
     if ((*set)->arrays.empty() && (*set)->objects.empty()) {
-      const auto node = write(**set);
+      const auto node = located(write(**set), terms_.pointer_of(all));
       if (node) scalars_.emplace(all, *node);
       return node;
     }
     const RuleId rule = grammar_.declare("value");
     rules_.emplace(all, rule);
-    queue_.push_back({rule, **set});
+    queue_.push_back({rule, **set, terms_.pointer_of(all)});
     return grammar_.rule(rule);
   }
 
@@ -213,13 +220,21 @@ class Writer {
     return grammar_.rule(rule);
   }
 
-  // A member of each object that may stand behind the declared ones; none where there is none.
-  Result<std::optional<NodeId>> other_member(const ObjectPart& part) {
+  // A member of the object that may stand behind the declared ones, its key in `within` if that is not null;
+  // none where there is none.
+  Result<std::optional<NodeId>> other_member(const ObjectPart& part, const Language& within = {}) {
     std::vector<std::string> names;
     for (const auto& property : part.properties) names.push_back(spell(property.name, Spelling::json_string));
     std::vector<NodeId> members;
-    for (const auto& region : part.others) {
+    for (auto region : part.others) {
       if (is_nothing(region.value)) continue;
+      if (within && region.keys) {
+        auto common = intersect(*region.keys, *within, bound());
+        if (!common) return pass(common);
+        region.keys = std::make_shared<const Dfa>(*std::move(common));
+      } else if (within) {
+        region.keys = within;
+      }
       std::vector<std::string> declared;
       for (const auto& name : names)
         if (!region.keys || region.keys->accepts(name)) declared.push_back(name);
@@ -247,7 +262,45 @@ class Writer {
     bool required;
   };
 
-  Result<NodeId> write(const ObjectPart& part) {
+  // By which member has the key that is demanded.
+  Result<NodeId> write_demanding(const ObjectPart& part) {
+    if (part.demanded.size() > kMostDemanded || part.least > 0 || part.most != kUnbounded)
+      return fail(ErrorCode::unsupported_feature,
+                  "A denied additionalProperties, patternProperties or propertyNames is not served beside "
+                  "minProperties, maxProperties or more than " +
+                      std::to_string(kMostDemanded) + " of its kind.");
+    const Language keys = part.demanded.back();
+    std::vector<NodeId> ways;
+    for (std::size_t i = 0; i < part.properties.size(); ++i) {
+      const auto& property = part.properties[i];
+      if (is_nothing(property.value) || !keys->accepts(spell(property.name, Spelling::json_string))) continue;
+      ObjectPart with = part;
+      with.demanded.pop_back();
+      with.properties[i].required = true;
+      if (!fuel_->spend(64 * part.properties.size()))
+        return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+      const auto way = write(with);
+      if (!way) return way;
+      ways.push_back(*way);
+    }
+    const auto demanded = other_member(part, keys);
+    if (!demanded) return pass(demanded);
+    if (*demanded) {
+      if (part.demanded.size() > 1)
+        return fail(ErrorCode::unsupported_feature,
+                    "Keys that several denials demand are not served where they are not declared.");
+      ObjectPart others = part;
+      others.demanded.clear();
+      const auto way = write(others, **demanded);
+      if (!way) return way;
+      ways.push_back(*way);
+    }
+    return choice(ways);
+  }
+
+  // `demanded` stands among the members that are not declared.
+  Result<NodeId> write(const ObjectPart& part, std::optional<NodeId> demanded = {}) {
+    if (!part.demanded.empty()) return write_demanding(part);
     const auto other = other_member(part);
     if (!other) return pass(other);
     std::vector<Member> members;
@@ -265,8 +318,13 @@ class Writer {
     const bool counted =
         part.least > required || (part.most != kUnbounded && (*other || part.most < members.size()));
     if (counted) return counted_object(part, members, *other);
-    const NodeId others =
-        *other ? grammar_.repeat(sequence({comma_, **other}), 0, kUnbounded) : grammar_.text("");
+    NodeId others = *other ? grammar_.repeat(sequence({comma_, **other}), 0, kUnbounded) : grammar_.text("");
+    if (demanded) {
+      const NodeId before = grammar_.repeat(sequence({**other, comma_}), 0, kUnbounded);
+      members.push_back({sequence({before, *demanded, others}), true});
+      others = grammar_.text("");
+      ++required;
+    }
     if (required > 0) return enclosed("{", around_required(members, others), "}");
     std::vector<NodeId> choices = all_optional(members, others);
     if (*other) choices.push_back(sequence({**other, others}));
@@ -363,7 +421,12 @@ class Writer {
   const Limits& limits_;
   Fuel* fuel_;
   Grammar grammar_;
-  std::vector<std::pair<RuleId, ValueSet>> queue_;
+  struct Pending {
+    RuleId rule;
+    ValueSet values;
+    std::string pointer;  // of its schema, for errors
+  };
+  std::vector<Pending> queue_;
   std::map<Conjunction, RuleId> rules_;
   std::map<Conjunction, NodeId> scalars_;
   std::map<const Dfa*, NodeId> languages_;

@@ -186,6 +186,10 @@ SchemaTerms::SchemaTerms(JsonView root, bool accepts_unknown, const Limits& limi
   nothing.set = std::make_unique<const ValueSet>();
 }
 
+std::string SchemaTerms::pointer_of(const Conjunction& all) const {
+  return all.empty() ? "" : entries_[static_cast<std::size_t>(all.front())].place.pointer;
+}
+
 Term SchemaTerms::intern(const Place& place, bool literal, bool denied) {
   // Equal bytes say the same: references start from the root, wherever they stand.
   std::string key(place.value.bytes());
@@ -545,11 +549,15 @@ Result<ValueSet> SchemaTerms::denied_numbers(const Keywords& has) {
 
 namespace {
 
-Result<Dfa> of_pattern(const Place& at, std::uint32_t depth, Bound bound) {
-  if (!at.value.is_string()) return malformed(at, "A pattern is a string.");
-  return from_regex(at.value.text(),
+Result<Dfa> texts_matching(std::string_view pattern, std::uint32_t depth, Bound bound) {
+  return from_regex(pattern,
                     {.match = RegexOptions::Match::search, .spelling = Spelling::json_string, .depth = depth},
                     bound);
+}
+
+Result<Dfa> of_pattern(const Place& at, std::uint32_t depth, Bound bound) {
+  if (!at.value.is_string()) return malformed(at, "A pattern is a string.");
+  return texts_matching(at.value.text(), depth, bound);
 }
 
 }  // namespace
@@ -782,13 +790,14 @@ Result<std::vector<ObjectPart>> SchemaTerms::objects(const Keywords& has) {
   if (has[Keyword::required]) {
     const auto required = names(has.at(Keyword::required));
     if (!required) return pass(required);
-    std::map<std::string_view, std::size_t> at;
+    std::map<std::string, std::size_t> at;
     for (std::size_t i = 0; i < part.properties.size(); ++i) at.emplace(part.properties[i].name, i);
     for (const auto& name : *required) {
       if (const auto known = at.find(name); known != at.end()) {
         part.properties[known->second].required = true;
         continue;
       }
+      at.emplace(name, part.properties.size());
       const Conjunction* value = value_of_other(part, name);
       part.properties.push_back({name, value ? *value : Conjunction{kNothing}, true});
     }
@@ -808,6 +817,25 @@ Result<std::vector<ObjectPart>> SchemaTerms::objects(const Keywords& has) {
   auto object = intersection(only(std::move(part)), only(std::move(names)), has.at(Keyword::property_names));
   if (!object) return pass(object);
   return std::move(object->objects);
+}
+
+Result<Dfa> SchemaTerms::additional_keys(const Keywords& has) {
+  auto keys = plain_strings(bound());
+  if (has[Keyword::properties].is_object()) {
+    std::vector<std::string> declared;
+    for (const auto [name, _] : has[Keyword::properties].members())
+      declared.push_back(spell(name, Spelling::json_string));
+    const auto names = from_texts(std::move(declared), bound());
+    if (!names) return names;
+    if (keys) keys = subtract(*keys, *names, bound());
+  }
+  if (has[Keyword::pattern_properties].is_object())
+    for (const auto [pattern, _] : has[Keyword::pattern_properties].members()) {
+      const auto matching = texts_matching(pattern, limits_.depth, bound());
+      if (!matching) return matching;
+      if (keys) keys = subtract(*keys, *matching, bound());
+    }
+  return keys;
 }
 
 Result<ValueSet> SchemaTerms::denied_objects(const Keywords& has) {
@@ -838,14 +866,46 @@ Result<ValueSet> SchemaTerms::denied_objects(const Keywords& has) {
       if (!is_nothing(*other)) set.add(only(open_object(std::string(name), *std::move(other), true)));
     }
   }
+  // That a key is there can be demanded; that it has a value of some kind cannot, for it may come again with
+  // another.
+  const auto demand = [&](Result<Dfa> keys, const Place& at) -> Result<void> {
+    auto language = shared(std::move(keys), at);
+    if (!language) return pass(language);
+    ObjectPart part = open_object();
+    part.demanded.push_back(*std::move(language));
+    if (!is_empty(*part.demanded[0])) set.add(only(std::move(part)));
+    return {};
+  };
   if (has[Keyword::additional_properties]) {
     const auto other = condition(has.at(Keyword::additional_properties), true);
     if (!other) return pass(other);
-    if (!is_nothing(*other))
-      return undeniable(has.at(Keyword::additional_properties), Keyword::additional_properties);
+    const Place at = has.at(Keyword::additional_properties);
+    if (!other->empty() && !is_nothing(*other)) return undeniable(at, Keyword::additional_properties);
+    if (other->empty())
+      if (auto ok = demand(additional_keys(has), at); !ok) return pass(ok);
   }
-  for (const auto which : {Keyword::pattern_properties, Keyword::property_names})
-    if (has[which]) return undeniable(has.at(which), which);
+  if (has[Keyword::pattern_properties]) {
+    const Place at = has.at(Keyword::pattern_properties);
+    if (auto ok = check_object(at); !ok) return pass(ok);
+    for (const auto [pattern, schema] : at.value.members()) {
+      const Place place{schema, at.within(pattern)};
+      const auto other = condition(place, true);
+      if (!other) return pass(other);
+      if (is_nothing(*other)) continue;
+      if (!other->empty()) return undeniable(at, Keyword::pattern_properties);
+      if (auto ok = demand(texts_matching(pattern, limits_.depth, bound()), place); !ok) return pass(ok);
+    }
+  }
+  if (has[Keyword::property_names]) {
+    const Place at = has.at(Keyword::property_names);
+    const auto other = condition(at, true);
+    if (!other) return pass(other);
+    const auto names = values(*other);
+    if (!names) return pass(names);
+    const auto keys = keys_of(**names, at);
+    if (!keys) return pass(keys);
+    if (auto ok = demand(*keys ? Result<Dfa>(**keys) : plain_strings(bound()), at); !ok) return pass(ok);
+  }
   return set;
 }
 

@@ -33,6 +33,8 @@ class SchemaTerms {
   // itself by reference, or asks for what is not served.
   Result<const ValueSet*> values(const Conjunction& all);
   Place root() const { return document_.root(); }
+  // The pointer of one of the schemas that have to hold; "" for none.
+  std::string pointer_of(const Conjunction& all) const;
 
  private:
   struct Entry {
@@ -59,6 +61,8 @@ class SchemaTerms {
   Result<ValueSet> denied_strings(const Keywords& has);
   Result<ValueSet> denied_arrays(const Keywords& has);
   Result<ValueSet> denied_objects(const Keywords& has);
+  // Keys that are neither in `properties` nor match in `patternProperties`.
+  Result<Dfa> additional_keys(const Keywords& has);
   Result<ValueSet> one_of(const Keywords& has);
   Result<ValueSet> conditional(const Keywords& has, bool denied);
   // Of `dependencies` each does its own kind of members.

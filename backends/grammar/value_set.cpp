@@ -58,13 +58,35 @@ Result<std::optional<StringPart>> intersect(const StringPart& a, const StringPar
   return out;
 }
 
-// Whether a required property, or their number, rules every object out.
+bool meets(const Property& property, const Language& demanded) {
+  return !is_nothing(property.value) && demanded->accepts(spell(property.name, Spelling::json_string));
+}
+
+// Both demands, but for those that a required property meets.
+std::vector<Language> demanded_by(const ObjectPart& a, const ObjectPart& b, const ObjectPart& both) {
+  std::vector<Language> out = a.demanded;
+  for (const auto& keys : b.demanded)
+    if (std::ranges::find(out, keys) == out.end()) out.push_back(keys);
+  std::erase_if(out, [&](const Language& keys) {
+    return std::ranges::any_of(both.properties, [&](const Property& property) {
+      return property.required && meets(property, keys);
+    });
+  });
+  return out;
+}
+
+// Whether a required property, the number of them, or a demanded key rules every object out.
 bool is_impossible(const ObjectPart& object) {
   std::uint32_t required = 0;
   for (const auto& property : object.properties) {
     if (property.required && is_nothing(property.value)) return true;
     required += property.required;
   }
+  for (const auto& keys : object.demanded)
+    if (object.others.empty() && std::ranges::none_of(object.properties, [&](const Property& property) {
+          return meets(property, keys);
+        }))
+      return true;
   return object.least > object.most || required > object.most;
 }
 
@@ -160,6 +182,11 @@ Result<ObjectPart> intersect(const ObjectPart& a, const ObjectPart& b, Work work
       if (auto value = both(left.value, right.value); !is_nothing(value))
         out.others.push_back({*std::move(keys), std::move(value)});
     }
+  if (!a.demanded.empty() || !b.demanded.empty()) {
+    if (!work.fuel->spend(64 * (a.demanded.size() + b.demanded.size()) * (1 + out.properties.size())))
+      return out_of_fuel();
+    out.demanded = demanded_by(a, b, out);
+  }
   return out;
 }
 

@@ -64,6 +64,7 @@ struct ObjectPart {
   std::vector<Property> properties;
   std::vector<KeyRegion> others;  // no key is in two; a key in none is not allowed
   std::uint32_t least = 0, most = kUnbounded;
+  std::vector<Language> demanded;  // a key of each is there, whatever its value; none is null
 };
 
 struct ValueSet {

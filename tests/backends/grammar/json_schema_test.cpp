@@ -94,6 +94,15 @@ TEST(JsonSchema, KeysComeInDeclaredOrderAndOthersBehindThem) {
   EXPECT_FALSE(accepts(*grammar, R"({"c":3,"a":2})"));
 }
 
+TEST(JsonSchema, RequiredNamesMayBeRepeated) {
+  const auto grammar =
+      compile(R"({"type":"object","required":["a","b","a","c"],"additionalProperties":{"type":"integer"}})");
+  ASSERT_TRUE(grammar);
+  EXPECT_TRUE(accepts(*grammar, R"({"a":1,"b":2,"c":3})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":1,"b":2})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":1,"b":2,"a":3,"c":4})"));
+}
+
 TEST(JsonSchema, StringsMayBeEscapedInAnyWayUnlessTheirTextMatters) {
   const auto free = compile(R"({"type":"string","maxLength":2})");
   ASSERT_TRUE(free);
@@ -182,8 +191,14 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
       {R"({"$ref":"#"})", invalid, ""},
       {R"({"anyOf":[{"type":"null"},{"$ref":"#"}]})", invalid, ""},
       {R"({"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"})", invalid, "/$defs/a"},
+      {R"({"properties":{"a":{"type":"array","contains":{"type":"null"},"maxItems":3}}})", unsupported,
+       "/properties/a"},
+      {R"({"properties":{"a":{"type":"object","minProperties":2}}})", unsupported, "/properties/a"},
+      {R"({"items":{"type":"string","pattern":"a.{9}b","maxLength":900000}})", ErrorCode::unsupported_value,
+       "/items"},
       {R"({"not":{"format":"date"}})", unsupported, "/not/format"},
-      {R"({"not":{"additionalProperties":false}})", unsupported, "/not/additionalProperties"},
+      {R"({"not":{"additionalProperties":{"type":"null"}}})", unsupported, "/not/additionalProperties"},
+      {R"({"not":{"patternProperties":{"a":{"type":"null"}}}})", unsupported, "/not/patternProperties"},
       {R"({"oneOf":[{"format":"date","type":"string"},{"format":"email","type":"string"}]})", unsupported,
        "/oneOf/1/format"},
       {R"({"properties":{"a":{"$id":"x","items":{"$ref":"#"}}}})", unsupported, "/properties/a/$id"},
