@@ -16,7 +16,7 @@
 
 namespace flyball::grammar {
 
-// What one operation may cost. Past either bound it fails with unsupported_value.
+// The cost that one operation may have. Past either bound it fails with unsupported_value.
 struct Bound {
   Fuel* fuel;
   std::size_t states = 50'000;

@@ -72,7 +72,7 @@ class Writer {
     return children.size() == 1 ? children[0] : grammar_.choice(children);
   }
 
-  // What cannot be written has the place of its schema, unless it has one already.
+  // A refusal gets the place of its schema, unless it has a place already.
   static Result<NodeId> located(Result<NodeId> node, const std::string& pointer) {
     if (!node && node.error().where.empty()) node.error().where = pointer;
     return node;

@@ -3,10 +3,9 @@
 // behind those; exceptions are numbers of more than 21 digits before the point or 24 behind it, and rare
 // forms of a format.
 //
-// Of older drafts it takes items as an array, additionalItems, dependencies and boolean exclusiveMinimum and
-// -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname, ipv4, ipv6,
-// json-pointer, relative-json-pointer, uri, uri-reference, uuid. Others
-// are annotations. Pure.
+// It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
+// exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,
+// ipv4, ipv6, json-pointer, relative-json-pointer, uri, uri-reference, uuid. Others are annotations. Pure.
 #pragma once
 
 #include <cstdint>

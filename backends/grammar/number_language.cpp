@@ -123,7 +123,7 @@ Result<Dfa> negated(const Dfa& unsigned_numbers, Bound bound) {
 // All whose comparison with `with` is `side`; numbers of the other sign are in if `others`.
 Result<Dfa> compared(const Decimal& with, Side side, Bound bound) {
   const bool others = with.negative ? side.greater : side.less;
-  // Of negative numbers the greater magnitude is less.
+  // The greater of two magnitudes is the lesser negative number.
   if (with.negative) std::swap(side.less, side.greater);
   auto alike = Comparison(with, side).run(bound);
   if (!alike) return alike;

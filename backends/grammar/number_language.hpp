@@ -21,7 +21,7 @@ struct Decimal {
 
   // The shortest decimal that is read as this double. Precondition: finite.
   static Decimal of(double value);
-  // As JSON spells integers.
+  // `digits` is an integer as JSON spells it.
   static Decimal of_digits(std::string_view digits);
   static Decimal of(JsonView number);
   bool is_integer() const noexcept { return fraction.empty(); }
@@ -42,8 +42,8 @@ Result<Dfa> decimals_below(const Decimal& most, Bound bound);
 Result<Dfa> decimals_equal(std::span<const Decimal> values, Bound bound);  // to one of them
 // Integers, also spelled with zeros behind the point.
 Result<Dfa> integers(Bound bound);
-// Those of at most 15 digits, which a double tells apart; multiples are among them, for that a rounded number may
-// have another remainder.
+// Those of at most 15 digits, which a double tells apart; multiples are among them, for that a rounded number
+// may have another remainder.
 Result<Dfa> exact_integers(Bound bound);
 Result<Dfa> multiples(std::uint64_t of, Bound bound);
 // Numbers that are no integers, when read as doubles, too: some of them.

@@ -36,7 +36,7 @@ CodePointSet blanks() {
                            {0xFEFF, 0xFEFF}});
 }
 
-// What a backslash stands for: one code point, or a class of them.
+// The meaning of a backslash: one code point, or a class of them.
 struct Escape {
   CodePointSet set;
   std::optional<char32_t> single;

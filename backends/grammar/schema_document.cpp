@@ -85,7 +85,7 @@ bool is_absolute(std::string_view uri) {
   return colon != std::string_view::npos && uri.substr(0, colon).find('/') == std::string_view::npos;
 }
 
-// As far as RFC 3986 goes without dot segments.
+// RFC 3986's resolution, without dot segments.
 std::string absolute(std::string_view base, std::string_view uri) {
   if (uri.empty()) return std::string(base);
   if (is_absolute(uri)) return std::string(uri);

@@ -100,7 +100,7 @@ class SchemaDocument {
 
  private:
   Result<void> index(const Place& at, Fuel& fuel);
-  // Where a JSON pointer leads; an absent view where it leads nowhere.
+  // The place that a JSON pointer leads to; its view is absent where there is none.
   Place follow(Place from, std::string_view pointer, Fuel& fuel);
   JsonView member(JsonView object, std::string_view key, Fuel& fuel);
 

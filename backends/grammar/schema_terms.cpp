@@ -286,7 +286,7 @@ Result<std::vector<Conjunction>> SchemaTerms::conditions(const Place& array, boo
   return out;
 }
 
-// What holds of a value that satisfies every keyword.
+// The values that satisfy every keyword.
 Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has) {
   auto set = own_values(schema, has);
   if (!set) return set;
@@ -355,7 +355,7 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
   return set;
 }
 
-// What holds of a value that fails one keyword at least.
+// The values that fail at least one keyword.
 Result<ValueSet> SchemaTerms::denied(const Place&, const Keywords& has) {
   ValueSet set;
   const auto add = [&](Result<ValueSet> more) -> Result<void> {

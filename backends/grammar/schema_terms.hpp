@@ -1,4 +1,4 @@
-// What the schemas of a document say about a value, as sets of values. A term is a schema or a literal of the
+// The sets of values that the schemas of a document allow. A term is a schema or a literal of the
 // document, or the denial of one; its set is worked out once. Denials are worked out from the parts of a
 // schema, so that oneOf, not and if are exact where they are served at all. Pure.
 #pragma once
@@ -65,14 +65,14 @@ class SchemaTerms {
   Result<Dfa> additional_keys(const Keywords& has);
   Result<ValueSet> one_of(const Keywords& has);
   Result<ValueSet> conditional(const Keywords& has, bool denied);
-  // Of `dependencies` each does its own kind of members.
+  // Each of both skips the members of `dependencies` that are the other's.
   Result<ValueSet> dependent_required(const Place& at, bool denied);
   Result<ValueSet> dependent_schemas(const Place& at);
 
   Result<ValueSet> literals(const std::vector<Place>& all);
   Result<ValueSet> without_literals(const std::vector<Place>& all);
 
-  // Of the schemas of an array, or of one schema.
+  // The conditions of an array's schemas.
   Result<std::vector<Conjunction>> conditions(const Place& array, bool denied);
   Result<ValueSet> set_of(const Conjunction& all);
   Result<ValueSet> intersection(const ValueSet& a, const ValueSet& b, const Place& at);

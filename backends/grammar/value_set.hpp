@@ -86,7 +86,7 @@ struct ValueSet {
   void add(ValueSet other);  // union
 };
 
-// What sets cost: automata, and copies of parts.
+// The bounds of work on sets: fuel for automata and copies of parts, and a number of parts.
 struct Work {
   Fuel* fuel;
   std::size_t most_parts = 2'000;  // of one set; beyond, unsupported_value
