@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random words of the grammars of schemas.json, judged by Debian's python3-jsonschema: schema_oracle.py SCHEMA_WORDS.
 
-Exit 77 (SKIPPED) where that package is missing. Keys that the validator does not know as a string's format are none.
+Exit 77 (SKIPPED) where that package is missing. Formats are annotations to it; the C++ tests have documents for them.
 """
 import json
 import pathlib
