@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/grammar/grammar.hpp"
@@ -170,11 +171,35 @@ Result<Dfa> with_length(const Dfa& strings, std::uint32_t least, std::uint32_t m
   if (most != kUnbounded)
     if (const auto bytes = longest(*out); bytes && *bytes <= most) most = kUnbounded;
   if (least == 0 && most == kUnbounded) return out;
+  if (std::max(least, most == kUnbounded ? 0 : most) > bound.states)
+    return fail(ErrorCode::unsupported_value,
+                "Lengths of at most " + std::to_string(bound.states) + " are served beside this pattern.");
   const std::string counts =
       "{" + std::to_string(least) + "," + (most == kUnbounded ? "" : std::to_string(most)) + "}";
   auto lengths = from_regex("[^]" + counts, {.spelling = Spelling::json_string}, bound);
   if (!lengths) return lengths;
   return intersect(*out, *lengths, bound);
+}
+
+Result<std::optional<CharacterLoop>> character_loop(const Dfa& strings, Bound bound) {
+  const auto one = from_regex("[^]", {.spelling = Spelling::json_string}, bound);
+  if (!one) return pass(one);
+  auto character = intersect(strings, *one, bound);
+  if (!character) return pass(character);
+  Nfa nfa;
+  const auto start = nfa.add(), loop = nfa.add(), end = nfa.add();
+  nfa.words(start, *character, loop);
+  nfa.words(loop, *character, loop);
+  nfa.jump(loop, end);
+  if (strings.states[0].accepting) nfa.jump(start, end);
+  const auto words = determinize(nfa, start, end, bound);
+  if (!words) return pass(words);
+  for (const auto& [left, right] : {std::pair(&strings, &*words), std::pair(&*words, &strings)}) {
+    const auto rest = subtract(*left, *right, bound);
+    if (!rest) return pass(rest);
+    if (!is_empty(*rest)) return std::nullopt;
+  }
+  return CharacterLoop{*std::move(character), strings.states[0].accepting ? 0u : 1u};
 }
 
 bool is_enforced_format(std::string_view name) noexcept {

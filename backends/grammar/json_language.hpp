@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "backends/grammar/automata.hpp"
@@ -17,6 +18,15 @@ Result<Dfa> string_content(Bound bound);
 Result<Dfa> plain_strings(Bound bound);
 // Those of `strings` with least to most characters.
 Result<Dfa> with_length(const Dfa& strings, std::uint32_t least, std::uint32_t most, Bound bound);
+
+// Strings of any number of characters of one kind, such as those of ^[a-z]+$; a grammar counts them without
+// an automaton of each length.
+struct CharacterLoop {
+  Dfa character;
+  std::uint32_t least;  // 0 or 1
+};
+// Nothing if the strings are no loop.
+Result<std::optional<CharacterLoop>> character_loop(const Dfa& strings, Bound bound);
 
 // Whether a format is enforced. Others are annotations, which JSON Schema lets a validator ignore.
 bool is_enforced_format(std::string_view name) noexcept;

@@ -12,6 +12,7 @@
 #include "backends/grammar/number_language.hpp"
 #include "backends/grammar/prune.hpp"
 #include "backends/grammar/regex.hpp"
+#include "backends/grammar/schema_error.hpp"
 #include "backends/grammar/schema_terms.hpp"
 #include "config/json_reader.hpp"
 
@@ -21,6 +22,7 @@ namespace {
 constexpr std::string_view kBlank = "( |\n {0,32}|\n\t{0,8})?";
 constexpr std::size_t kMostCountedMembers =
     20'000;                                 // places of an object in a grammar that counts its members
+constexpr std::uint32_t kShortString = 64;  // characters that an automaton counts at little cost
 constexpr std::size_t kInlineTails = 4;     // ends of objects that are copied; more become rules
 constexpr std::size_t kMostDemanded = 3;    // keys; each multiplies what is written of an object
 constexpr std::uint32_t kNestedItems = 32;  // items within each other before a rule divides them
@@ -43,19 +45,21 @@ class Writer {
     const auto set = terms_.values(*all);
     if (!set) return pass(set);
     rules_.emplace(*all, root);
-    queue_.push_back({root, **set, ""});
+    queue_.push_back({root, *set, terms_.root()});
     for (std::size_t i = 0; i < queue_.size(); ++i) {
-      const auto [rule, values, pointer] = std::move(queue_[i]);
-      const auto body = located(write(values), pointer);
+      const auto [rule, values, place] = queue_[i];
+      const auto body = write_at(place, *values);
       if (!body) return pass(body);
       grammar_.define(rule, *body);
-      if (grammar_.memory() > limits_.memory)
-        return fail(ErrorCode::unsupported_value,
-                    "The schema's grammar takes more than " + std::to_string(limits_.memory) + " bytes.");
     }
     auto grammar = prune(std::move(grammar_));
-    if (!grammar) return fail(ErrorCode::invalid_value, "No value satisfies the schema.");
-    return *std::move(grammar);
+    if (grammar) return *std::move(grammar);
+    if (left_out_)
+      return malformed(
+          terms_.root(),
+          "No value that is served satisfies the schema; numbers have at most 21 digits before the "
+          "point and 24 behind it, and rare forms of formats are not served.");
+    return malformed(terms_.root(), "No value satisfies the schema.");
   }
 
  private:
@@ -72,10 +76,20 @@ class Writer {
     return children.size() == 1 ? children[0] : grammar_.choice(children);
   }
 
-  // A refusal gets the place of its schema, unless it has a place already.
-  static Result<NodeId> located(Result<NodeId> node, const std::string& pointer) {
-    if (!node && node.error().where.empty()) node.error().where = pointer;
+  // The node of a set, with the place of its schema for refusals that have none yet.
+  Result<NodeId> write_at(const Place& place, const ValueSet& set) {
+    Place around = std::exchange(place_, place);
+    auto node = write(set);
+    place_ = std::move(around);
+    if (!node && node.error().where.empty()) node.error().where = place.pointer.text();
     return node;
+  }
+
+  // Looked at for each part: a few large ones pass the limit as well as many small ones.
+  Result<void> check_memory() const {
+    if (grammar_.memory() <= limits_.memory) return {};
+    return too_large(place_, "The schema's grammar takes more than the " + std::to_string(limits_.memory) +
+                                 " bytes that are served.");
   }
 
   Result<void> pieces() {
@@ -110,19 +124,19 @@ class Writer {
     const auto set = terms_.values(all);
     if (!set) return pass(set);
     if ((*set)->arrays.empty() && (*set)->objects.empty()) {
-      const auto node = located(write(**set), terms_.pointer_of(all));
+      const auto node = write_at(terms_.place_of(all), **set);
       if (node) scalars_.emplace(all, *node);
       return node;
     }
     const RuleId rule = grammar_.declare("value");
     rules_.emplace(all, rule);
-    queue_.push_back({rule, **set, terms_.pointer_of(all)});
+    queue_.push_back({rule, *set, terms_.place_of(all)});
     return grammar_.rule(rule);
   }
 
   Result<NodeId> write(const ValueSet& set) {
-    if (!fuel_->spend(64 + 64 * set.parts()))
-      return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+    left_out_ |= set.lossy;
+    if (!fuel_->spend(64 + 64 * set.parts())) return out_of_fuel(place_);
     std::vector<NodeId> parts;
     if (set.null) parts.push_back(grammar_.text("null"));
     if (set.no) parts.push_back(grammar_.text("false"));
@@ -131,6 +145,7 @@ class Writer {
       for (const auto& part : from) {
         const auto node = write(part);
         if (!node) return pass(node);
+        if (auto ok = check_memory(); !ok) return ok;
         parts.push_back(*node);
       }
       return {};
@@ -161,10 +176,10 @@ class Writer {
 
   Result<NodeId> write(const StringPart& part) {
     Result<NodeId> content;
-    if (part.language) {
-      const bool counted = part.least > 0 || part.most != kUnbounded;
-      content = counted ? node(with_length(*part.language, part.least, part.most, bound()))
-                        : language(part.language);
+    if (part.language && (part.least > 0 || part.most != kUnbounded)) {
+      content = counted_string(part);
+    } else if (part.language) {
+      content = language(part.language);
     } else if (part.least == 0 && part.most == kUnbounded) {
       content = once(content_, string_content);
     } else if (const auto character = once(character_, string_character)) {
@@ -176,15 +191,39 @@ class Writer {
     return sequence({quote_, *content, quote_});
   }
 
+  Result<NodeId> counted_string(const StringPart& part) {
+    const bool is_long = part.least > kShortString || (part.most != kUnbounded && part.most > kShortString);
+    if (is_long) {
+      const auto loop = character_loop(*part.language, bound());
+      if (!loop) return pass(loop);
+      if (*loop && std::max(part.least, (*loop)->least) <= part.most)
+        return grammar_.repeat(grammar_.dfa((*loop)->character), std::max(part.least, (*loop)->least),
+                               part.most);
+    }
+    auto content = node(with_length(*part.language, part.least, part.most, bound()));
+    if (content || fuel_->is_empty()) return content;
+    // The lengths are what is too large; the pattern was made before.
+    const std::string_view name =
+        name_of(part.most == kUnbounded ? Keyword::min_length : Keyword::max_length);
+    const JsonView length = place_.value.is_object() ? place_.value.find(name) : JsonView();
+    return too_large(length ? place_.member(name, length) : place_,
+                     "The length " + std::to_string(part.most == kUnbounded ? part.least : part.most) +
+                         " takes too large an automaton beside the pattern or format. " +
+                         content.error().message);
+  }
+
   NodeId enclosed(std::string_view open, NodeId inside, std::string_view close) {
     return sequence({grammar_.text(open), blank_, inside, blank_, grammar_.text(close)});
   }
 
+  Result<NodeId> write(const std::shared_ptr<const ArrayPart>& part) { return write(*part); }
+  Result<NodeId> write(const std::shared_ptr<const ObjectPart>& part) { return write(*part); }
+
   Result<NodeId> write(const ArrayPart& part) {
     if (part.contains.size() > 1 ||
         (!part.contains.empty() && (!part.prefix.empty() || part.most != kUnbounded || part.least > 1)))
-      return fail(
-          ErrorCode::unsupported_feature,
+      return unsupported(
+          place_,
           "\"contains\" is not served beside prefixItems, minItems, maxItems or another \"contains\".");
     const auto rest = value(part.rest);
     if (!rest) return rest;
@@ -197,8 +236,7 @@ class Writer {
     }
     if (part.most == 0) return grammar_.text("[]");
     const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(part.prefix.size(), part.most));
-    if (!fuel_->spend(16 * (1 + n)))
-      return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+    if (!spend_bytes(*fuel_, 200 * (1 + std::uint64_t{n}))) return out_of_fuel(place_);
     // From the back: what may stand behind the items before.
     const std::uint32_t counted = std::max(n, 1u);
     NodeId tail = grammar_.repeat(sequence({comma_, *rest}), part.least > counted ? part.least - counted : 0,
@@ -223,6 +261,9 @@ class Writer {
   // A member of the object that may stand behind the declared ones, its key in `within` if that is not null;
   // none where there is none.
   Result<std::optional<NodeId>> other_member(const ObjectPart& part, const Language& within = {}) {
+    std::uint64_t bytes = 0;
+    for (const auto& property : part.properties) bytes += 64 + 4 * property.name.size();
+    if (!spend_bytes(*fuel_, bytes * (1 + part.others.size()))) return out_of_fuel(place_);
     std::vector<std::string> names;
     for (const auto& property : part.properties) names.push_back(spell(property.name, Spelling::json_string));
     std::vector<NodeId> members;
@@ -265,10 +306,11 @@ class Writer {
   // By which member has the key that is demanded.
   Result<NodeId> write_demanding(const ObjectPart& part) {
     if (part.demanded.size() > kMostDemanded || part.least > 0 || part.most != kUnbounded)
-      return fail(ErrorCode::unsupported_feature,
-                  "A denied additionalProperties, patternProperties or propertyNames is not served beside "
-                  "minProperties, maxProperties or more than " +
-                      std::to_string(kMostDemanded) + " of its kind.");
+      return unsupported(
+          place_,
+          "A denied additionalProperties, patternProperties or propertyNames is not served beside "
+          "minProperties, maxProperties or more than " +
+              std::to_string(kMostDemanded) + " of its kind.");
     const Language keys = part.demanded.back();
     std::vector<NodeId> ways;
     for (std::size_t i = 0; i < part.properties.size(); ++i) {
@@ -277,8 +319,7 @@ class Writer {
       ObjectPart with = part;
       with.demanded.pop_back();
       with.properties[i].required = true;
-      if (!fuel_->spend(64 * part.properties.size()))
-        return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+      if (!spend_bytes(*fuel_, 200 * part.properties.size())) return out_of_fuel(place_);
       const auto way = write(with);
       if (!way) return way;
       ways.push_back(*way);
@@ -287,8 +328,8 @@ class Writer {
     if (!demanded) return pass(demanded);
     if (*demanded) {
       if (part.demanded.size() > 1)
-        return fail(ErrorCode::unsupported_feature,
-                    "Keys that several denials demand are not served where they are not declared.");
+        return unsupported(place_,
+                           "Keys that several denials demand are not served where they are not declared.");
       ObjectPart others = part;
       others.demanded.clear();
       const auto way = write(others, **demanded);
@@ -303,6 +344,8 @@ class Writer {
     if (!part.demanded.empty()) return write_demanding(part);
     const auto other = other_member(part);
     if (!other) return pass(other);
+    // A member takes up to eight nodes, or a rule.
+    if (!spend_bytes(*fuel_, 300 * (1 + part.properties.size()))) return out_of_fuel(place_);
     std::vector<Member> members;
     std::uint32_t required = 0;
     for (const auto& property : part.properties) {
@@ -313,8 +356,6 @@ class Writer {
       members.push_back({sequence({key, colon_, *content}), property.required});
       required += property.required;
     }
-    if (!fuel_->spend(32 * (1 + members.size())))
-      return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
     const bool counted =
         part.least > required || (part.most != kUnbounded && (*other || part.most < members.size()));
     if (counted) return counted_object(part, members, *other);
@@ -369,9 +410,13 @@ class Writer {
     const auto required = static_cast<std::size_t>(std::ranges::count_if(members, &Member::required));
     const std::size_t most = part.most == kUnbounded ? std::max(part.least, 1u) : part.most;
     const std::size_t columns = std::min(most, n) + 1;
-    if ((n + 1) * columns > kMostCountedMembers)
-      return fail(ErrorCode::unsupported_value,
-                  "minProperties and maxProperties are not served for so many properties.");
+    const std::uint64_t places = std::uint64_t{n + 1} * columns;
+    if (places > kMostCountedMembers)
+      return too_large(place_, "Counting " + std::to_string(n) + " properties takes " +
+                                   std::to_string(places) + " rules; at most " +
+                                   std::to_string(kMostCountedMembers) + " are served.");
+    // A place takes three nodes and a named rule.
+    if (!spend_bytes(*fuel_, 250 * places)) return out_of_fuel(place_);
     std::vector<NodeId> next;  // by how many members came before
     for (std::size_t before = 0; before < columns; ++before) {
       const std::size_t need = part.least > before ? part.least - before : 0;
@@ -380,8 +425,8 @@ class Writer {
         continue;
       }
       if (need > 1 && other)
-        return fail(
-            ErrorCode::unsupported_feature,
+        return unsupported(
+            place_,
             "\"minProperties\" is served up to one more than the properties that are declared and required: "
             "a key that comes twice counts once.");
       if (need > 0 && !other) {
@@ -412,6 +457,7 @@ class Writer {
         here.push_back(as_rule(choice(ways)));
       }
       next = std::move(here);
+      if (auto ok = check_memory(); !ok) return pass(ok);
     }
     return enclosed("{", next[0], "}");
   }
@@ -423,10 +469,12 @@ class Writer {
   Grammar grammar_;
   struct Pending {
     RuleId rule;
-    ValueSet values;
-    std::string pointer;  // of its schema, for errors
+    const ValueSet* values;  // of terms_
+    Place place;             // of its schema, for errors
   };
   std::vector<Pending> queue_;
+  Place place_;            // of the schema that is being written
+  bool left_out_ = false;  // a set that was written is not exact
   std::map<Conjunction, RuleId> rules_;
   std::map<Conjunction, NodeId> scalars_;
   std::map<const Dfa*, NodeId> languages_;
@@ -444,7 +492,11 @@ Result<Grammar> from_json_schema(JsonView schema, const JsonOptions& options, co
   if (size > limits.text)
     return fail(ErrorCode::json_too_large, "The schema has " + std::to_string(size) + " bytes; at most " +
                                                std::to_string(limits.text) + " are served.");
-  return Writer(schema, options, limits, fuel).run();
+  auto grammar = Writer(schema, options, limits, fuel).run();
+  if (!grammar && fuel.is_empty())
+    grammar.error().message = "The schema takes more work than the " + std::to_string(limits.steps) +
+                              " steps that one constraint may cost.";
+  return grammar;
 }
 
 Result<Grammar> any_json_object(const JsonOptions& options, const Limits& limits, Fuel& fuel) {

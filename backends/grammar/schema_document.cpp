@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "backends/grammar/schema_error.hpp"
+
 namespace flyball::grammar {
 namespace {
 
@@ -130,15 +132,22 @@ std::string unescaped(std::string_view token) {
 
 }  // namespace
 
-std::string Place::within(std::string_view key) const {
-  std::string out = pointer + "/";
-  for (const char c : key) {
-    if (c == '~')
-      out += "~0";
-    else if (c == '/')
-      out += "~1";
-    else
-      out += c;
+std::string Pointer::text() const {
+  std::vector<const Step*> steps;
+  for (const Step* step = step_.get(); step != nullptr; step = step->parent.step_.get())
+    steps.push_back(step);
+  std::string out;
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    out += '/';
+    if (steps[i]->is_index) out += std::to_string(steps[i]->index);
+    for (const char c : steps[i]->key) {
+      if (c == '~')
+        out += "~0";
+      else if (c == '/')
+        out += "~1";
+      else
+        out += c;
+    }
   }
   return out;
 }
@@ -157,16 +166,7 @@ Result<Keywords> Keywords::read(const Place& schema, bool accepts_unknown) {
     }
     if (std::ranges::binary_search(kSilent, key) || key.starts_with("x-")) continue;
     if (accepts_unknown && std::ranges::find(kAsserting, key) == std::end(kAsserting)) continue;
-    return fail(ErrorCode::unsupported_feature, "The keyword \"" + std::string(key) + "\" is not served.", {},
-                schema.within(key));
-  }
-  for (const char* name : {"$id", "id"}) {
-    const JsonView id = schema.value.find(name);
-    if (!id.is_string() || id.text().starts_with('#') || schema.pointer.empty()) continue;
-    // References within it would start from it; they are looked up from the root.
-    if (schema.value.bytes().find("$ref") != std::string_view::npos)
-      return fail(ErrorCode::unsupported_feature,
-                  "A schema with an $id of its own and references is not served.", {}, schema.within(name));
+    return unsupported(schema.member(key, value), "The keyword \"" + std::string(key) + "\" is not served.");
   }
   return out;
 }
@@ -175,105 +175,164 @@ bool Keywords::has_any() const noexcept {
   return std::ranges::any_of(values_, [](JsonView value) { return static_cast<bool>(value); });
 }
 
-Result<void> SchemaDocument::index(const Place& at, Fuel& fuel) {
-  if (!fuel.spend(8 + at.pointer.size() / 16))
-    return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
-  if (at.value.is_object()) {
+namespace {
+
+// Keywords whose values are data, in which $id and $anchor mean nothing.
+bool holds_data(std::string_view keyword) noexcept {
+  return keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples";
+}
+
+bool maps_names_to_schemas(std::string_view keyword) noexcept {
+  constexpr std::string_view kMaps[] = {"$defs",      "definitions",      "dependencies",
+                                        "properties", "dependentSchemas", "patternProperties"};
+  return std::ranges::find(kMaps, keyword) != std::end(kMaps);
+}
+
+}  // namespace
+
+Result<void> SchemaDocument::index(const Place& at, Role role, std::size_t resource) {
+  if (!at.value.is_object() && !at.value.is_array()) return {};
+  if (!fuel_->spend(8 + 8 * std::uint64_t{at.value.size()})) return out_of_fuel(at);
+  if (role == Role::schema && at.value.is_object()) {
+    for (const std::string_view name : {"$id", "id"}) {
+      const JsonView id = at.value.find(name);
+      if (!id.is_string() || id.text().starts_with('#') || at.pointer.is_root()) continue;
+      if (!fuel_->spend(64 + id.text().size())) return out_of_fuel(at);
+      Resource inner{at, absolute(resources_[resource].uri, without_fragment(id.text())), resource,
+                     name == "id"};
+      resource = resources_.size();
+      if (!inner.is_draft_4) resources_by_uri_.emplace(inner.uri, resource);
+      resources_.push_back(std::move(inner));
+    }
     for (const std::string_view name : {"$anchor", "$dynamicAnchor"})
-      if (const JsonView anchor = at.value.find(name); anchor.is_string())
-        anchors_.emplace(anchor.text(), at);
-    if (const JsonView id = at.value.find("$id"); id.is_string() && !at.pointer.empty()) {
-      const JsonView base = root_.find("$id");
-      resources_.emplace(
-          absolute(base.is_string() ? without_fragment(base.text()) : "", without_fragment(id.text())), at);
-    }
+      if (const JsonView anchor = at.value.find(name); anchor.is_string() && fuel_->spend(64))
+        anchors_.emplace(std::pair(resource, anchor.text()), at);
   }
-  if (at.value.is_object() || at.value.is_array()) {
-    std::uint32_t i = 0;
-    for (const auto [key, value] : at.value.members()) {
-      const bool is_data = at.value.is_object() && (key == "enum" || key == "const") &&
-                           at.pointer.find("properties") == std::string::npos;
-      const Place member{value, at.within(at.value.is_array() ? std::to_string(i) : std::string(key))};
-      ++i;
-      if (is_data) continue;
-      if (auto ok = index(member, fuel); !ok) return ok;
+  std::uint32_t i = 0;
+  for (const auto [key, value] : at.value.members()) {
+    if (at.value.is_array()) {
+      if (auto ok = index(at.item(i++, value), Role::schema, resource); !ok) return ok;
+      continue;
     }
+    if (role == Role::schema && holds_data(key)) continue;
+    const bool is_map = role == Role::schema && maps_names_to_schemas(key);
+    if (auto ok = index(at.member(key, value), is_map ? Role::schemas_by_name : Role::schema, resource); !ok)
+      return ok;
   }
   return {};
 }
 
-JsonView SchemaDocument::member(JsonView object, std::string_view key, Fuel& fuel) {
-  constexpr std::uint32_t kFew = 16;
-  if (object.size() <= kFew) return object.find(key);
-  const auto [at, is_new] = members_.try_emplace(object.bytes().data());
-  if (is_new && fuel.spend(8 * std::uint64_t{object.size()}))
-    for (const auto [name, value] : object.members()) at->second.emplace(name, value);
-  const auto found = at->second.find(key);
-  return found == at->second.end() ? JsonView() : found->second;
+Result<void> SchemaDocument::index() {
+  if (!resources_.empty()) return {};
+  const JsonView id = root_.find("$id");
+  resources_.push_back({root(), id.is_string() ? without_fragment(id.text()) : "", 0});
+  return index(root(), Role::schema, 0);
 }
 
-Place SchemaDocument::follow(Place from, std::string_view pointer, Fuel& fuel) {
+Result<std::size_t> SchemaDocument::resource_of(const Place& schema) {
+  if (auto ok = index(); !ok) return pass(ok);
+  const char* const at = schema.value.bytes().data();
+  const auto behind = std::ranges::upper_bound(
+      resources_, at, {}, [](const Resource& resource) { return resource.place.value.bytes().data(); });
+  auto found = static_cast<std::size_t>(behind - resources_.begin()) - 1;
+  const auto contains = [&](const Resource& resource) {
+    const std::string_view bytes = resource.place.value.bytes();
+    return at < bytes.data() + bytes.size();
+  };
+  while (found != 0 && !contains(resources_[found])) found = resources_[found].parent;
+  return found;
+}
+
+Result<Place> SchemaDocument::member(const Place& object, std::string_view key) {
+  constexpr std::uint32_t kFew = 16;
+  if (object.value.size() <= kFew) {
+    for (const auto [name, value] : object.value.members())
+      if (name == key) return object.member(name, value);
+    return Place{};
+  }
+  const auto [at, is_new] = members_.try_emplace(object.value.bytes().data());
+  if (is_new) {
+    if (!fuel_->spend(32 * std::uint64_t{object.value.size()})) return out_of_fuel(object);
+    for (const auto [name, value] : object.value.members()) at->second.emplace(name, Member{name, value});
+  }
+  const auto found = at->second.find(key);
+  return found == at->second.end() ? Place{} : object.member(found->second.key, found->second.value);
+}
+
+Result<Place> SchemaDocument::item(const Place& array, std::uint32_t index) {
+  if (index >= array.value.size()) return Place{};
+  const auto [at, is_new] = items_.try_emplace(array.value.bytes().data());
+  if (is_new) {
+    if (!fuel_->spend(8 * std::uint64_t{array.value.size()})) return out_of_fuel(array);
+    for (const auto [_, value] : array.value.members()) at->second.push_back(value);
+  }
+  return array.item(index, at->second[index]);
+}
+
+Result<Place> SchemaDocument::follow(Place from, std::string_view pointer, const Place& reference) {
+  bool is_data = false;
   while (from.value && !pointer.empty()) {
     pointer.remove_prefix(1);  // the slash
     const std::size_t end = std::min(pointer.find('/'), pointer.size());
     const std::string token = unescaped(pointer.substr(0, end));
     pointer.remove_prefix(end);
-    std::string within = from.within(token);
-    JsonView next;
+    Result<Place> next = Place{};
     if (from.value.is_object()) {
-      next = member(from.value, token, fuel);
+      is_data |= holds_data(token);
+      next = member(from, token);
     } else if (from.value.is_array()) {
       std::uint32_t index = 0;
       const auto [at, error] = std::from_chars(token.data(), token.data() + token.size(), index);
-      if (error == std::errc() && at == token.data() + token.size() && index < from.value.size()) {
-        auto member = from.value.members().begin();
-        for (std::uint32_t i = 0; i < index; ++i) ++member;
-        next = (*member).value;
-      }
+      if (error == std::errc() && at == token.data() + token.size()) next = item(from, index);
     }
-    from = {next, std::move(within)};
+    if (!next) return next;
+    from = *std::move(next);
   }
+  // Resources within data are not indexed, so references within them could start from a wrong one.
+  if (is_data && from.value && from.value.bytes().find("$ref") != std::string_view::npos)
+    return unsupported(reference,
+                       "A reference to data (const, enum, default, examples) that holds references "
+                       "is not served.");
   return from;
 }
 
-Result<Place> SchemaDocument::resolve(const Place& place, Fuel& fuel) {
-  if (!place.value.is_string())
-    return fail(ErrorCode::invalid_value, "A reference is a string.", {}, place.pointer);
+Result<Place> SchemaDocument::resolve(const Place& place) {
+  if (!place.value.is_string()) return malformed(place, "A reference is a string.");
   const std::string_view reference = place.value.text();
-  const std::size_t hash = reference.find('#');
+  if (!fuel_->spend(64 + reference.size())) return out_of_fuel(place);
   const auto unknown = [&] {
-    return fail(ErrorCode::invalid_value, "The reference \"" + std::string(reference) + "\" names nothing.",
-                {}, place.pointer);
+    return malformed(place, "The reference \"" + std::string(reference) + "\" names nothing.");
   };
-  Place from = root();
+  const auto own = resource_of(place);
+  if (!own) return pass(own);
+  std::size_t resource = *own;
+  for (std::size_t around = resource;; around = resources_[around].parent) {
+    if (resources_[around].is_draft_4)
+      return unsupported(place, "A reference within a schema that \"id\" names is not served; \"$id\" is.");
+    if (around == resources_[around].parent) break;
+  }
   const std::string document = without_fragment(reference);
-  const JsonView id = root_.find("$id");
-  const std::string base = id.is_string() ? without_fragment(id.text()) : "";
-  if (!is_indexed_) {
-    is_indexed_ = true;
-    if (auto ok = index(root(), fuel); !ok) return pass(ok);
+  if (const std::string uri = absolute(resources_[resource].uri, document); uri != resources_[resource].uri) {
+    const auto at = resources_by_uri_.find(uri);
+    if (uri == resources_[0].uri)
+      resource = 0;
+    else if (at != resources_by_uri_.end())
+      resource = at->second;
+    else
+      return unsupported(place, "The reference \"" + std::string(reference) + "\" leads out of the schema.");
   }
-  bool is_root = true;
-  if (!document.empty() && absolute(base, document) != base) {
-    const auto at = resources_.find(absolute(base, document));
-    if (at == resources_.end())
-      return fail(ErrorCode::unsupported_feature,
-                  "The reference \"" + std::string(reference) + "\" leads out of the schema.", {},
-                  place.pointer);
-    from = at->second;
-    is_root = false;
-  }
-  if (hash == std::string_view::npos) return from;
+  const std::size_t hash = reference.find('#');
+  if (hash == std::string_view::npos) return resources_[resource].place;
   const auto fragment = percent_decoded(reference.substr(hash + 1));
   if (!fragment) return unknown();
   if (!fragment->empty() && !fragment->starts_with('/')) {
-    const auto at = anchors_.find(*fragment);
-    if (at == anchors_.end() || !is_root) return unknown();
+    const auto at = anchors_.find({resource, *fragment});
+    if (at == anchors_.end()) return unknown();
     return at->second;
   }
-  from = follow(std::move(from), *fragment, fuel);
-  if (!from.value) return unknown();
-  return from;
+  auto target = follow(resources_[resource].place, *fragment, place);
+  if (target && !target->value) return unknown();
+  return target;
 }
 
 }  // namespace flyball::grammar

@@ -4,9 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "backends/grammar/fuel.hpp"
 #include "config/error.hpp"
@@ -14,14 +17,44 @@
 
 namespace flyball::grammar {
 
-// A value within the document, and its JSON pointer.
+// A JSON pointer. Its text is made only for an error: a schema may have a long key above many values.
+class Pointer {
+ public:
+  Pointer() = default;  // the root's
+  // `key` outlives the pointer; it is a part of the document or the name of a keyword.
+  Pointer child(std::string_view key) const;
+  Pointer child(std::uint32_t index) const;
+  bool is_root() const noexcept { return step_ == nullptr; }
+  std::string text() const;
+
+ private:
+  struct Step;
+  explicit Pointer(Step step);
+  std::shared_ptr<const Step> step_;
+};
+
+struct Pointer::Step {
+  Pointer parent;
+  std::string_view key;
+  std::uint32_t index;
+  bool is_index;
+};
+
+inline Pointer::Pointer(Step step) : step_(std::make_shared<const Step>(std::move(step))) {}
+inline Pointer Pointer::child(std::string_view key) const {
+  return Pointer({*this, key, 0, false});
+}
+inline Pointer Pointer::child(std::uint32_t index) const {
+  return Pointer({*this, {}, index, true});
+}
+
+// A value within the document.
 struct Place {
   JsonView value;
-  std::string pointer;
+  Pointer pointer;
 
-  // That of a member; the view is absent where there is none.
-  Place member(std::string_view key) const { return {value.find(key), within(key)}; }
-  std::string within(std::string_view key) const;
+  Place member(std::string_view key, JsonView of_key) const { return {of_key, pointer.child(key)}; }
+  Place item(std::uint32_t index, JsonView of_index) const { return {of_index, pointer.child(index)}; }
 };
 
 // The keywords that mean something to a grammar.
@@ -80,36 +113,56 @@ class Keywords {
   static Result<Keywords> read(const Place& schema, bool accepts_unknown);
 
   JsonView operator[](Keyword which) const noexcept { return values_[static_cast<std::size_t>(which)]; }
-  Place at(Keyword which) const { return {(*this)[which], pointer_ + "/" + std::string(name_of(which))}; }
+  Place at(Keyword which) const { return {(*this)[which], pointer_.child(name_of(which))}; }
   bool has_any() const noexcept;
 
  private:
   std::array<JsonView, static_cast<std::size_t>(Keyword::count)> values_{};
-  std::string pointer_;
+  Pointer pointer_;
 };
 
 class SchemaDocument {
  public:
-  explicit SchemaDocument(JsonView root) : root_(root) {}
+  SchemaDocument(JsonView root, Fuel& fuel) : root_(root), fuel_(&fuel) {}
 
-  Place root() const { return {root_, ""}; }
+  Place root() const { return {root_, {}}; }
   // The schema that a $ref at `place` names: "#", "#/...", "#anchor", or any of these behind an $id of the
-  // document. invalid_value with the place's pointer where it names nothing; unsupported_feature for other
-  // documents.
-  Result<Place> resolve(const Place& place, Fuel& fuel);
+  // document. It is relative to the resource that the reference stands in. Fails with invalid_value and the
+  // place's pointer if it names nothing, with unsupported_feature if it names another document.
+  Result<Place> resolve(const Place& place);
+  // The number of the innermost resource around a schema: equal schemas of one resource mean the same.
+  Result<std::size_t> resource_of(const Place& schema);
 
  private:
-  Result<void> index(const Place& at, Fuel& fuel);
-  // The place that a JSON pointer leads to; its view is absent where there is none.
-  Place follow(Place from, std::string_view pointer, Fuel& fuel);
-  JsonView member(JsonView object, std::string_view key, Fuel& fuel);
+  // A schema with an $id, or the root, and all within it but the resources within.
+  struct Resource {
+    Place place;
+    std::string uri;
+    std::size_t parent;       // index of the resource around it; the root's is its own
+    bool is_draft_4 = false;  // named by `id`: its references are refused
+  };
+  // The keywords of an object mean something unless it holds schemas by name.
+  enum class Role : std::uint8_t { schema, schemas_by_name };
+
+  Result<void> index();
+  Result<void> index(const Place& at, Role role, std::size_t resource);
+  // The place that a JSON pointer leads to; its view is absent if there is none.
+  Result<Place> follow(Place from, std::string_view pointer, const Place& reference);
+  Result<Place> member(const Place& object, std::string_view key);
+  Result<Place> item(const Place& array, std::uint32_t index);
 
   JsonView root_;
-  bool is_indexed_ = false;
-  // Members of large objects by key, so that a reference to each of n definitions does not cost n squared.
-  std::map<const char*, std::unordered_map<std::string_view, JsonView>> members_;
-  std::map<std::string, Place, std::less<>> anchors_;    // by name
-  std::map<std::string, Place, std::less<>> resources_;  // by absolute $id
+  Fuel* fuel_;
+  std::vector<Resource> resources_;  // in document order; empty until the document is indexed
+  std::map<std::string, std::size_t, std::less<>> resources_by_uri_;
+  std::map<std::pair<std::size_t, std::string_view>, Place> anchors_;  // by resource and name
+  // Members of large objects and arrays, so that references to each of n definitions cost n, not n squared.
+  struct Member {
+    std::string_view key;
+    JsonView value;
+  };
+  std::map<const char*, std::unordered_map<std::string_view, Member>> members_;
+  std::map<const char*, std::vector<JsonView>> items_;
 };
 
 }  // namespace flyball::grammar

@@ -9,6 +9,7 @@
 #include "backends/grammar/json_language.hpp"
 #include "backends/grammar/number_language.hpp"
 #include "backends/grammar/regex.hpp"
+#include "backends/grammar/schema_error.hpp"
 
 namespace flyball::grammar {
 namespace {
@@ -27,32 +28,14 @@ enum Type : unsigned {
 };
 constexpr unsigned kAllTypes = 127;
 
-std::unexpected<Error> malformed(const Place& at, std::string what) {
-  return fail(ErrorCode::invalid_value, std::move(what), {}, at.pointer);
-}
-std::unexpected<Error> unsupported(const Place& at, std::string what) {
-  return fail(ErrorCode::unsupported_feature, std::move(what), {}, at.pointer);
-}
 std::unexpected<Error> undeniable(const Place& at, Keyword which) {
   return unsupported(at, "The keyword \"" + std::string(name_of(which)) +
                              "\" is not served where a schema is denied (by not, if, or a oneOf whose "
                              "alternatives overlap).");
 }
-std::unexpected<Error> out_of_fuel(const Place& at) {
-  return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.", {},
-              at.pointer);
-}
-
-// The error of a part, with the place in the schema. Places within patterns are in the message already.
-template <class T>
-Result<T> located(Result<T> result, const Place& at) {
-  if (!result) result.error().where = at.pointer;
-  return result;
-}
-
 Result<Language> shared(Result<Dfa> dfa, const Place& at) {
   if (!dfa) {
-    dfa.error().where = at.pointer;
+    dfa.error().where = at.pointer.text();
     return pass(dfa);
   }
   return std::make_shared<const Dfa>(*std::move(dfa));
@@ -82,10 +65,25 @@ Result<unsigned> types(const Place& at) {
   return all;
 }
 
+// A value for messages, cut short.
+std::string shown(JsonView value) {
+  constexpr std::size_t kMost = 40;
+  if (value.is_string()) return "\"" + std::string(value.text().substr(0, kMost)) + "\"";
+  if (value.is_number()) {
+    const Decimal number = Decimal::of(value);
+    const std::string text =
+        (number.negative ? "-" : "") + number.whole + (number.is_integer() ? "" : "." + number.fraction);
+    return text.substr(0, kMost);
+  }
+  return value.type_name();
+}
+
 // An integer of at least 0; kUnbounded - 1 stands for all that are larger.
 Result<std::uint32_t> count(const Place& at) {
   const double value = at.value.is_number() ? at.value.as_double() : -1;
-  if (value < 0 || value != std::floor(value)) return malformed(at, "A count is an integer of at least 0.");
+  if (value < 0 || value != std::floor(value))
+    return malformed(at,
+                     "The count has to be an integer of at least 0; the schema has " + shown(at.value) + ".");
   return value >= kUnbounded - 1 ? kUnbounded - 1 : static_cast<std::uint32_t>(value);
 }
 
@@ -99,10 +97,8 @@ Result<Counts> counts(const Keywords& has, Keyword least, Keyword most) {
     const auto n = count(has.at(least));
     if (!n) return pass(n);
     if (*n > kMostCounted)
-      return fail(ErrorCode::unsupported_value,
-                  "The schema demands " + std::to_string(*n) + " of something; at most " +
-                      std::to_string(kMostCounted) + " are served.",
-                  {}, has.at(least).pointer);
+      return too_large(has.at(least), "\"" + std::string(name_of(least)) + "\" is " + shown(has[least]) +
+                                          "; at most " + std::to_string(kMostCounted) + " is served.");
     out.least = *n;
   }
   if (has[most]) {
@@ -113,15 +109,15 @@ Result<Counts> counts(const Keywords& has, Keyword least, Keyword most) {
   return out;
 }
 
-Result<std::vector<std::string>> names(const Place& at) {
-  std::vector<std::string> out;
-  if (at.value.is_array())
-    for (const auto [_, name] : at.value.members()) {
-      if (!name.is_string()) return malformed(at, "A name of a property is a string.");
-      out.emplace_back(name.text());
-    }
-  else
-    return malformed(at, "A list of names of properties is an array of strings.");
+Result<std::vector<std::string_view>> names(const Place& at) {
+  if (!at.value.is_array()) return malformed(at, "A list of names of properties is an array of strings.");
+  std::vector<std::string_view> out;
+  out.reserve(at.value.size());
+  for (const auto [_, name] : at.value.members()) {
+    if (!name.is_string())
+      return malformed(at, "The name of a property is a string, not " + shown(name) + ".");
+    out.push_back(name.text());
+  }
   return out;
 }
 
@@ -130,33 +126,25 @@ Result<void> check_object(const Place& at) {
   return {};
 }
 
-std::vector<Place> members(const Place& array) {
-  std::vector<Place> out;
-  std::size_t i = 0;
-  for (const auto [_, value] : array.value.members())
-    out.push_back({value, array.pointer + "/" + std::to_string(i++)});
-  return out;
-}
-
 // Objects whose other keys hold any value.
 ObjectPart open_object() {
   ObjectPart part;
   part.others.emplace_back();
   return part;
 }
-ObjectPart open_object(std::string name, Conjunction value, bool required) {
+ObjectPart open_object(std::string_view name, Conjunction value, bool required) {
   ObjectPart part = open_object();
-  part.properties.push_back({std::move(name), std::move(value), required});
+  part.properties.push_back({name, std::move(value), required});
   return part;
 }
 ValueSet only(ObjectPart part) {
   ValueSet set;
-  set.objects.push_back(std::move(part));
+  set.add(part);
   return set;
 }
 ValueSet only(ArrayPart part) {
   ValueSet set;
-  set.arrays.push_back(std::move(part));
+  set.add(part);
   return set;
 }
 ValueSet only(StringPart part) {
@@ -166,7 +154,10 @@ ValueSet only(StringPart part) {
 }
 ValueSet only(NumberPart part) {
   ValueSet set;
-  if (!part.language || !is_empty(*part.language)) set.numbers.push_back(std::move(part));
+  if (!part.language || !is_empty(*part.language))
+    set.numbers.push_back(std::move(part));
+  else
+    set.lossy = !part.exact;
   return set;
 }
 ValueSet all_but_objects() {
@@ -181,20 +172,26 @@ constexpr Keyword kNumberKeywords[] = {Keyword::minimum, Keyword::maximum, Keywo
 }  // namespace
 
 SchemaTerms::SchemaTerms(JsonView root, bool accepts_unknown, const Limits& limits, Fuel& fuel)
-    : accepts_unknown_(accepts_unknown), limits_(limits), fuel_(&fuel), document_(root) {
+    : accepts_unknown_(accepts_unknown), limits_(limits), fuel_(&fuel), document_(root, fuel) {
   Entry& nothing = entries_.emplace_back();  // kNothing
   nothing.set = std::make_unique<const ValueSet>();
 }
 
-std::string SchemaTerms::pointer_of(const Conjunction& all) const {
-  return all.empty() ? "" : entries_[static_cast<std::size_t>(all.front())].place.pointer;
+Place SchemaTerms::place_of(const Conjunction& all) const {
+  return all.empty() ? document_.root() : entries_[static_cast<std::size_t>(all.front())].place;
 }
 
-Term SchemaTerms::intern(const Place& place, bool literal, bool denied) {
-  // Equal bytes say the same: references start from the root, wherever they stand.
-  std::string key(place.value.bytes());
-  key += static_cast<char>('0' + 2 * literal + denied);
-  const auto [at, is_new] = terms_.try_emplace(std::move(key), static_cast<Term>(entries_.size()));
+Result<Term> SchemaTerms::intern(const Place& place, bool literal, bool denied) {
+  // An entry, its key and its pointer take about 250 bytes; the key's hash reads the whole value.
+  if (!spend_bytes(*fuel_, 250 + place.value.bytes().size() / 2)) return out_of_fuel(place);
+  std::size_t resource = 0;
+  if (!literal) {
+    const auto own = document_.resource_of(place);
+    if (!own) return pass(own);
+    resource = *own;
+  }
+  const TermKey key{place.value.bytes(), resource, literal, denied};
+  const auto [at, is_new] = terms_.try_emplace(key, static_cast<Term>(entries_.size()));
   if (is_new) {
     Entry& entry = entries_.emplace_back();
     entry.place = place;
@@ -205,14 +202,15 @@ Term SchemaTerms::intern(const Place& place, bool literal, bool denied) {
 }
 
 Result<Conjunction> SchemaTerms::condition(const Place& schema, bool denied) {
-  if (!fuel_->spend(16 + schema.value.bytes().size() / 8 + schema.pointer.size() / 8))
-    return out_of_fuel(schema);
+  if (!fuel_->spend(16)) return out_of_fuel(schema);
   if (schema.value.is_boolean()) {
     if (schema.value.as_bool() != denied) return Conjunction{};
     return Conjunction{kNothing};
   }
   if (!schema.value.is_object()) return malformed(schema, "A schema is an object or a boolean.");
-  return Conjunction{intern(schema, false, denied)};
+  const auto term = intern(schema, false, denied);
+  if (!term) return pass(term);
+  return Conjunction{*term};
 }
 
 Result<const ValueSet*> SchemaTerms::values(Term term) {
@@ -224,16 +222,15 @@ Result<const ValueSet*> SchemaTerms::values(Term term) {
     return malformed(place, "The schema refers to itself without a property or item between.");
   }
   if (depth_ >= limits_.depth)
-    return fail(
-        ErrorCode::unsupported_value,
-        "Schemas and references lead into each other more than " + std::to_string(limits_.depth) + " deep.",
-        {}, place.pointer);
+    return too_large(place, "Schemas and references lead into each other more than " +
+                                std::to_string(limits_.depth) + " deep.");
   entries_[index].in_progress = true;
   ++depth_;
   auto set = work_out(place, entries_[index].literal, entries_[index].denied);
   --depth_;
   entries_[index].in_progress = false;
   if (!set) return pass(set);
+  if (set->is_overfull) return located(Result<const ValueSet*>(too_many_parts()), place);
   entries_[index].set = std::make_unique<const ValueSet>(*std::move(set));
   return entries_[index].set.get();
 }
@@ -257,19 +254,20 @@ Result<const ValueSet*> SchemaTerms::values(const Conjunction& all) {
 Result<ValueSet> SchemaTerms::set_of(const Conjunction& all) {
   const auto set = values(all);
   if (!set) return pass(set);
-  if (!fuel_->spend(4 + 16 * (*set)->parts()))
-    return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+  // A part takes 32 bytes, shared ones 16.
+  if (!spend_bytes(*fuel_, 150 + 32 * (*set)->parts())) return out_of_fuel(place_of(all));
   return **set;
 }
 
 Result<ValueSet> SchemaTerms::intersection(const ValueSet& a, const ValueSet& b, const Place& at) {
   auto set = intersect(a, b, work());
-  if (!set) set.error().where = at.pointer;
+  if (!set) set.error().where = at.pointer.text();
   return set;
 }
 
 Result<ValueSet> SchemaTerms::work_out(const Place& place, bool literal, bool is_denied) {
-  if (literal) return is_denied ? without_literals({place}) : literals({place});
+  if (literal)
+    return is_denied ? without_literals(place, Keyword::constant) : literals(place, Keyword::constant);
   const auto has = Keywords::read(place, accepts_unknown_);
   if (!has) return pass(has);
   return is_denied ? denied(place, *has) : affirmed(place, *has);
@@ -278,8 +276,10 @@ Result<ValueSet> SchemaTerms::work_out(const Place& place, bool literal, bool is
 Result<std::vector<Conjunction>> SchemaTerms::conditions(const Place& array, bool denied) {
   if (!array.value.is_array()) return malformed(array, "The value of this keyword is an array of schemas.");
   std::vector<Conjunction> out;
-  for (const auto& schema : members(array)) {
-    auto all = condition(schema, denied);
+  std::uint32_t i = 0;
+  for (const auto [_, schema] : array.value.members()) {
+    if (!spend_bytes(*fuel_, 64)) return out_of_fuel(array);
+    auto all = condition(array.item(i++, schema), denied);
     if (!all) return pass(all);
     out.push_back(*std::move(all));
   }
@@ -308,14 +308,15 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
     return {};
   };
   if (has[Keyword::constant])
-    if (auto ok = narrow(literals({has.at(Keyword::constant)}), Keyword::constant); !ok) return pass(ok);
+    if (auto ok = narrow(literals(has.at(Keyword::constant), Keyword::constant), Keyword::constant); !ok)
+      return pass(ok);
   if (has[Keyword::enumeration]) {
     const Place at = has.at(Keyword::enumeration);
     if (!at.value.is_array()) return malformed(at, "\"enum\" is an array.");
-    if (auto ok = narrow(literals(members(at)), Keyword::enumeration); !ok) return pass(ok);
+    if (auto ok = narrow(literals(at, Keyword::enumeration), Keyword::enumeration); !ok) return pass(ok);
   }
   if (has[Keyword::ref]) {
-    const auto target = document_.resolve(has.at(Keyword::ref), *fuel_);
+    const auto target = document_.resolve(has.at(Keyword::ref));
     if (!target) return pass(target);
     if (auto ok = narrow_by(condition(*target), Keyword::ref); !ok) return pass(ok);
   }
@@ -333,6 +334,7 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
       auto values = set_of(one);
       if (!values) return values;
       any.add(*std::move(values));
+      if (any.is_overfull) return located(Result<ValueSet>(too_many_parts()), has.at(Keyword::any_of));
     }
     if (auto ok = narrow(std::move(any), Keyword::any_of); !ok) return pass(ok);
   }
@@ -345,10 +347,10 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
     if (auto ok = narrow(conditional(has, false), Keyword::condition); !ok) return pass(ok);
   for (const auto which : {Keyword::dependent_required, Keyword::dependencies})
     if (has[which])
-      if (auto ok = narrow(dependent_required(has.at(which), false), which); !ok) return pass(ok);
+      if (auto ok = narrow(dependent_required(has, which, false), which); !ok) return pass(ok);
   for (const auto which : {Keyword::dependent_schemas, Keyword::dependencies})
     if (has[which])
-      if (auto ok = narrow(dependent_schemas(has.at(which)), which); !ok) return pass(ok);
+      if (auto ok = narrow(dependent_schemas(has, which), which); !ok) return pass(ok);
   for (const auto which : {Keyword::unevaluated_items, Keyword::unevaluated_properties})
     if (has[which])
       return unsupported(has.at(which), "The keyword \"" + std::string(name_of(which)) + "\" is not served.");
@@ -356,11 +358,12 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
 }
 
 // The values that fail at least one keyword.
-Result<ValueSet> SchemaTerms::denied(const Place&, const Keywords& has) {
+Result<ValueSet> SchemaTerms::denied(const Place& schema, const Keywords& has) {
   ValueSet set;
   const auto add = [&](Result<ValueSet> more) -> Result<void> {
     if (!more) return pass(more);
     set.add(*std::move(more));
+    if (set.is_overfull) return located(Result<void>(too_many_parts()), schema);
     return {};
   };
   if (has[Keyword::type]) {
@@ -376,22 +379,22 @@ Result<ValueSet> SchemaTerms::denied(const Place&, const Keywords& has) {
     if ((*all & kInteger) && !(*all & kFraction)) {
       auto broken = shared(broken_decimals(bound()), has.at(Keyword::type));
       if (!broken) return pass(broken);
-      others.numbers.push_back({.language = *std::move(broken)});
+      others.numbers.push_back({.language = *std::move(broken), .exact = false});
     }
     set.add(std::move(others));
   }
   if (has[Keyword::constant])
-    if (auto ok = add(without_literals({has.at(Keyword::constant)})); !ok) return pass(ok);
+    if (auto ok = add(without_literals(has.at(Keyword::constant), Keyword::constant)); !ok) return pass(ok);
   if (has[Keyword::enumeration]) {
     const Place at = has.at(Keyword::enumeration);
     if (!at.value.is_array()) return malformed(at, "\"enum\" is an array.");
-    if (auto ok = add(without_literals(members(at))); !ok) return pass(ok);
+    if (auto ok = add(without_literals(at, Keyword::enumeration)); !ok) return pass(ok);
   }
   for (auto part : {&SchemaTerms::denied_numbers, &SchemaTerms::denied_strings, &SchemaTerms::denied_arrays,
                     &SchemaTerms::denied_objects})
     if (auto ok = add((this->*part)(has)); !ok) return pass(ok);
   if (has[Keyword::ref]) {
-    const auto target = document_.resolve(has.at(Keyword::ref), *fuel_);
+    const auto target = document_.resolve(has.at(Keyword::ref));
     if (!target) return pass(target);
     const auto all = condition(*target, true);
     if (!all) return pass(all);
@@ -418,12 +421,14 @@ Result<ValueSet> SchemaTerms::denied(const Place&, const Keywords& has) {
     }
     set.add(std::move(all));
     if (which == Keyword::any_of) continue;
-    // Or two do.
+    // Or two hold. `add` stops at the first pair beyond the bound of parts.
     const auto each = conditions(has.at(which), false);
     if (!each) return pass(each);
     for (std::size_t i = 0; i < each->size(); ++i)
-      for (std::size_t j = 0; j < i; ++j)
+      for (std::size_t j = 0; j < i; ++j) {
+        if (!fuel_->spend(20)) return out_of_fuel(has.at(which));
         if (auto ok = add(set_of(both((*each)[i], (*each)[j]))); !ok) return pass(ok);
+      }
   }
   if (has[Keyword::negation]) {
     const auto all = condition(has.at(Keyword::negation));
@@ -433,12 +438,10 @@ Result<ValueSet> SchemaTerms::denied(const Place&, const Keywords& has) {
   if (has[Keyword::condition] && (has[Keyword::then] || has[Keyword::otherwise]))
     if (auto ok = add(conditional(has, true)); !ok) return pass(ok);
   if (has[Keyword::dependent_required])
-    if (auto ok = add(dependent_required(has.at(Keyword::dependent_required), true)); !ok) return pass(ok);
+    if (auto ok = add(dependent_required(has, Keyword::dependent_required, true)); !ok) return pass(ok);
   for (const auto which : {Keyword::dependent_schemas, Keyword::dependencies, Keyword::unevaluated_items,
                            Keyword::unevaluated_properties})
     if (has[which]) return undeniable(has.at(which), which);
-  if (set.parts() > work().most_parts)
-    return fail(ErrorCode::unsupported_value, "The schema's alternatives combine to too many.");
   return set;
 }
 
@@ -455,16 +458,16 @@ Result<ValueSet> SchemaTerms::own_values(const Place&, const Keywords& has) {
   // Keywords of other types are read, too: a malformed one is an error wherever it stands.
   auto numbers = this->numbers(has, !(all & kFraction));
   if (!numbers) return pass(numbers);
-  if (all & kInteger) set.numbers = *std::move(numbers);
+  if (all & kInteger) set.add(*std::move(numbers));
   auto strings = this->strings(has);
   if (!strings) return pass(strings);
-  if (all & kString) set.strings = *std::move(strings);
+  if (all & kString) set.add(*std::move(strings));
   auto arrays = this->arrays(has);
   if (!arrays) return pass(arrays);
-  if (all & kArray) set.arrays = *std::move(arrays);
+  if (all & kArray) set.add(*std::move(arrays));
   auto objects = this->objects(has);
   if (!objects) return pass(objects);
-  if (all & kObject) set.objects = *std::move(objects);
+  if (all & kObject) set.add(*std::move(objects));
   return set;
 }
 
@@ -495,10 +498,12 @@ Result<Dfa> in_range(Keyword which, const Place& at, Bound bound) {
 
 }  // namespace
 
-Result<std::vector<NumberPart>> SchemaTerms::numbers(const Keywords& has, bool only_integers) {
+Result<ValueSet> SchemaTerms::numbers(const Keywords& has, bool only_integers) {
   ValueSet set = only(NumberPart{.language = {}, .integer = only_integers});
   for (const auto which : kNumberKeywords) {
-    if (!has[which] || has[which].is_boolean()) continue;
+    if (!has[which]) continue;
+    const bool may_be_boolean = which == Keyword::exclusive_minimum || which == Keyword::exclusive_maximum;
+    if (may_be_boolean && has[which].is_boolean()) continue;
     // In older drafts a boolean makes the limit beside it an exclusive one.
     Keyword meant = which;
     if (which == Keyword::minimum && has[Keyword::exclusive_minimum].is(JsonKind::yes))
@@ -508,12 +513,13 @@ Result<std::vector<NumberPart>> SchemaTerms::numbers(const Keywords& has, bool o
     auto language = shared(in_range(meant, has.at(which), bound()), has.at(which));
     if (!language) return pass(language);
     const bool integer = which == Keyword::multiple_of;
-    auto both = intersection(set, only(NumberPart{.language = *std::move(language), .integer = integer}),
-                             has.at(which));
+    auto both = intersection(
+        set, only(NumberPart{.language = *std::move(language), .integer = integer, .exact = false}),
+        has.at(which));
     if (!both) return pass(both);
     set = *std::move(both);
   }
-  return std::move(set.numbers);
+  return set;
 }
 
 Result<ValueSet> SchemaTerms::denied_numbers(const Keywords& has) {
@@ -530,7 +536,7 @@ Result<ValueSet> SchemaTerms::denied_numbers(const Keywords& has) {
                                                                      : Keyword::minimum;
       auto language = shared(in_range(opposite, at, bound()), at);
       if (!language) return pass(language);
-      set.add(only(NumberPart{.language = *std::move(language)}));
+      set.add(only(NumberPart{.language = *std::move(language), .exact = false}));
       continue;
     }
     const auto language = in_range(which, at, bound());
@@ -541,8 +547,8 @@ Result<ValueSet> SchemaTerms::denied_numbers(const Keywords& has) {
     if (!others) return pass(others);
     auto broken = shared(broken_decimals(bound()), at);
     if (!broken) return pass(broken);
-    set.add(only(NumberPart{.language = *std::move(others), .integer = true}));
-    set.add(only(NumberPart{.language = *std::move(broken)}));
+    set.add(only(NumberPart{.language = *std::move(others), .integer = true, .exact = false}));
+    set.add(only(NumberPart{.language = *std::move(broken), .exact = false}));
   }
   return set;
 }
@@ -562,7 +568,7 @@ Result<Dfa> of_pattern(const Place& at, std::uint32_t depth, Bound bound) {
 
 }  // namespace
 
-Result<std::vector<StringPart>> SchemaTerms::strings(const Keywords& has) {
+Result<ValueSet> SchemaTerms::strings(const Keywords& has) {
   const auto lengths = counts(has, Keyword::min_length, Keyword::max_length);
   if (!lengths) return pass(lengths);
   ValueSet set = only(StringPart{.language = {}, .least = lengths->least, .most = lengths->most});
@@ -586,7 +592,7 @@ Result<std::vector<StringPart>> SchemaTerms::strings(const Keywords& has) {
       set = *std::move(both);
     }
   }
-  return std::move(set.strings);
+  return set;
 }
 
 Result<ValueSet> SchemaTerms::denied_strings(const Keywords& has) {
@@ -595,6 +601,7 @@ Result<ValueSet> SchemaTerms::denied_strings(const Keywords& has) {
   if (!lengths) return pass(lengths);
   if (lengths->least > 0) set.add(only(StringPart{.language = {}, .most = lengths->least - 1}));
   if (lengths->most < kMostCounted) set.add(only(StringPart{.language = {}, .least = lengths->most + 1}));
+  set.lossy |= lengths->most >= kMostCounted && lengths->most != kUnbounded;
   if (has[Keyword::pattern]) {
     const Place at = has.at(Keyword::pattern);
     const auto language = of_pattern(at, limits_.depth, bound());
@@ -613,7 +620,7 @@ Result<ValueSet> SchemaTerms::denied_strings(const Keywords& has) {
   return set;
 }
 
-Result<std::vector<ArrayPart>> SchemaTerms::arrays(const Keywords& has) {
+Result<ValueSet> SchemaTerms::arrays(const Keywords& has) {
   const auto lengths = counts(has, Keyword::min_items, Keyword::max_items);
   if (!lengths) return pass(lengths);
   ArrayPart part{.prefix = {}, .rest = {}, .least = lengths->least, .most = lengths->most, .contains = {}};
@@ -653,12 +660,21 @@ Result<std::vector<ArrayPart>> SchemaTerms::arrays(const Keywords& has) {
     if (least == 1 && some->empty()) part.least = std::max(part.least, 1u);
     if (least == 1 && !some->empty()) part.contains.push_back(*std::move(some));
   }
-  // Intersection is what applies items that nothing satisfies to the length.
-  auto same = intersect(part, ArrayPart());
-  if (!same) return pass(same);
-  if (same->least > same->most) return std::vector<ArrayPart>();
-  return std::vector{*std::move(same)};
+  // intersect shortens arrays before the first item that has no value.
+  auto same = intersect(part, ArrayPart(), work());
+  if (!same) return located(Result<ValueSet>(pass(same)), has.at(Keyword::prefix_items));
+  if (same->least > same->most) return ValueSet();
+  return only(*std::move(same));
 }
+
+namespace {
+
+// Fuel for n parts of which part i says that item i differs: each has the conditions of all items up to it.
+bool spend_denied_items(Fuel& fuel, std::uint64_t n) {
+  return spend_bytes(fuel, n * (n + 8) / 2 * sizeof(Conjunction));
+}
+
+}  // namespace
 
 Result<ValueSet> SchemaTerms::denied_arrays(const Keywords& has) {
   ValueSet set;
@@ -668,9 +684,11 @@ Result<ValueSet> SchemaTerms::denied_arrays(const Keywords& has) {
     set.add(only(ArrayPart{.prefix = {}, .rest = {}, .most = lengths->least - 1, .contains = {}}));
   if (lengths->most < kMostCounted)
     set.add(only(ArrayPart{.prefix = {}, .rest = {}, .least = lengths->most + 1, .contains = {}}));
+  set.lossy |= lengths->most >= kMostCounted && lengths->most != kUnbounded;
   if (has[Keyword::prefix_items]) {
     const auto prefix = conditions(has.at(Keyword::prefix_items), true);
     if (!prefix) return pass(prefix);
+    if (!spend_denied_items(*fuel_, prefix->size())) return out_of_fuel(has.at(Keyword::prefix_items));
     for (std::uint32_t i = 0; i < prefix->size(); ++i) {
       ArrayPart part{.prefix = std::vector<Conjunction>(i + 1), .rest = {}, .least = i + 1, .contains = {}};
       part.prefix[i] = (*prefix)[i];
@@ -695,18 +713,21 @@ Result<ValueSet> SchemaTerms::denied_arrays(const Keywords& has) {
       return undeniable(has.at(Keyword::contains), Keyword::contains);
     auto other = condition(has.at(Keyword::contains), true);
     if (!other) return pass(other);
-    auto none = intersect(ArrayPart{.prefix = {}, .rest = *std::move(other), .contains = {}}, ArrayPart());
-    if (!none) return pass(none);
+    auto none =
+        intersect(ArrayPart{.prefix = {}, .rest = *std::move(other), .contains = {}}, ArrayPart(), work());
+    if (!none) return located(Result<ValueSet>(pass(none)), has.at(Keyword::contains));
     set.add(only(*std::move(none)));
   }
   if (has[Keyword::unique_items]) return undeniable(has.at(Keyword::unique_items), Keyword::unique_items);
   return set;
 }
 
-Result<Language> SchemaTerms::keys_of(const ValueSet& names, const Place& at) {
+Result<Language> SchemaTerms::keys_of(const ValueSet& names, const Place& at, bool& exact) {
+  exact &= !names.lossy;
   Dfa all = empty_language();
   for (const auto& part : names.strings) {
     if (!part.language && part.least == 0 && part.most == kUnbounded) return Language();
+    exact &= part.exact;
     auto strings = part.language ? Result<Dfa>(*part.language) : plain_strings(bound());
     if (strings) strings = with_length(*strings, part.least, part.most, bound());
     if (strings) strings = unite(all, *strings, bound());
@@ -716,14 +737,14 @@ Result<Language> SchemaTerms::keys_of(const ValueSet& names, const Place& at) {
   return std::make_shared<const Dfa>(std::move(all));
 }
 
-Result<std::vector<ObjectPart>> SchemaTerms::objects(const Keywords& has) {
+Result<ValueSet> SchemaTerms::objects(const Keywords& has) {
   const auto sizes = counts(has, Keyword::min_properties, Keyword::max_properties);
   if (!sizes) return pass(sizes);
   ObjectPart part;
   part.least = sizes->least;
   part.most = sizes->most;
   const auto out_of = [&](const Place& at, auto& result) {
-    return located(Result<std::vector<ObjectPart>>(pass(result)), at);
+    return located(Result<ValueSet>(pass(result)), at);
   };
 
   // Keys by which patterns they match; at first all of them match none.
@@ -737,7 +758,7 @@ Result<std::vector<ObjectPart>> SchemaTerms::objects(const Keywords& has) {
     const Place at = has.at(Keyword::pattern_properties);
     if (auto ok = check_object(at); !ok) return pass(ok);
     for (const auto [pattern, schema] : at.value.members()) {
-      const Place place{schema, at.within(pattern)};
+      const Place place = at.member(pattern, schema);
       auto value = condition(place);
       if (!value) return pass(value);
       auto keys = from_regex(
@@ -775,9 +796,10 @@ Result<std::vector<ObjectPart>> SchemaTerms::objects(const Keywords& has) {
     const Place at = has.at(Keyword::properties);
     if (auto ok = check_object(at); !ok) return pass(ok);
     for (const auto [name, schema] : at.value.members()) {
-      auto value = condition({schema, at.within(name)});
+      auto value = condition(at.member(name, schema));
       if (!value) return pass(value);
-      Property property{std::string(name), *std::move(value)};
+      if (!spend_bytes(*fuel_, 150)) return out_of_fuel(at);
+      Property property{name, *std::move(value)};
       if (has[Keyword::pattern_properties]) {
         const std::string spelled = spell(name, Spelling::json_string);
         for (std::size_t i = 0; i < regions.size(); ++i)
@@ -790,7 +812,9 @@ Result<std::vector<ObjectPart>> SchemaTerms::objects(const Keywords& has) {
   if (has[Keyword::required]) {
     const auto required = names(has.at(Keyword::required));
     if (!required) return pass(required);
-    std::map<std::string, std::size_t> at;
+    if (!spend_bytes(*fuel_, 150 * (part.properties.size() + required->size())))
+      return out_of_fuel(has.at(Keyword::required));
+    std::unordered_map<std::string_view, std::size_t> at;
     for (std::size_t i = 0; i < part.properties.size(); ++i) at.emplace(part.properties[i].name, i);
     for (const auto& name : *required) {
       if (const auto known = at.find(name); known != at.end()) {
@@ -810,13 +834,13 @@ Result<std::vector<ObjectPart>> SchemaTerms::objects(const Keywords& has) {
     if (!all) return pass(all);
     const auto set = values(*all);
     if (!set) return pass(set);
-    auto keys = keys_of(**set, at);
+    auto keys = keys_of(**set, at, names.exact);
     if (!keys) return pass(keys);
     names.others[0].keys = *std::move(keys);
   }
   auto object = intersection(only(std::move(part)), only(std::move(names)), has.at(Keyword::property_names));
   if (!object) return pass(object);
-  return std::move(object->objects);
+  return object;
 }
 
 Result<Dfa> SchemaTerms::additional_keys(const Keywords& has) {
@@ -852,28 +876,36 @@ Result<ValueSet> SchemaTerms::denied_objects(const Keywords& has) {
     sized.most = kUnbounded;
     set.add(only(std::move(sized)));
   }
+  set.lossy |= sizes->most >= kMostCounted && sizes->most != kUnbounded;
   if (has[Keyword::required]) {
     const auto required = names(has.at(Keyword::required));
     if (!required) return pass(required);
-    for (const auto& name : *required) set.add(only(open_object(name, {kNothing}, false)));
+    for (const auto name : *required) {
+      if (!spend_bytes(*fuel_, 300)) return out_of_fuel(has.at(Keyword::required));
+      set.add(only(open_object(name, {kNothing}, false)));
+    }
   }
   if (has[Keyword::properties]) {
     const Place at = has.at(Keyword::properties);
     if (auto ok = check_object(at); !ok) return pass(ok);
     for (const auto [name, schema] : at.value.members()) {
-      auto other = condition({schema, at.within(name)}, true);
+      auto other = condition(at.member(name, schema), true);
       if (!other) return pass(other);
-      if (!is_nothing(*other)) set.add(only(open_object(std::string(name), *std::move(other), true)));
+      if (!is_nothing(*other)) set.add(only(open_object(name, *std::move(other), true)));
     }
   }
   // That a key is there can be demanded; that it has a value of some kind cannot, for it may come again with
   // another.
-  const auto demand = [&](Result<Dfa> keys, const Place& at) -> Result<void> {
+  const auto demand = [&](Result<Dfa> keys, const Place& at, bool exact = true) -> Result<void> {
     auto language = shared(std::move(keys), at);
     if (!language) return pass(language);
     ObjectPart part = open_object();
     part.demanded.push_back(*std::move(language));
-    if (!is_empty(*part.demanded[0])) set.add(only(std::move(part)));
+    part.exact = exact;
+    if (!is_empty(*part.demanded[0]))
+      set.add(only(std::move(part)));
+    else
+      set.lossy |= !exact;
     return {};
   };
   if (has[Keyword::additional_properties]) {
@@ -888,7 +920,7 @@ Result<ValueSet> SchemaTerms::denied_objects(const Keywords& has) {
     const Place at = has.at(Keyword::pattern_properties);
     if (auto ok = check_object(at); !ok) return pass(ok);
     for (const auto [pattern, schema] : at.value.members()) {
-      const Place place{schema, at.within(pattern)};
+      const Place place = at.member(pattern, schema);
       const auto other = condition(place, true);
       if (!other) return pass(other);
       if (is_nothing(*other)) continue;
@@ -902,9 +934,11 @@ Result<ValueSet> SchemaTerms::denied_objects(const Keywords& has) {
     if (!other) return pass(other);
     const auto names = values(*other);
     if (!names) return pass(names);
-    const auto keys = keys_of(**names, at);
+    bool exact = true;
+    const auto keys = keys_of(**names, at, exact);
     if (!keys) return pass(keys);
-    if (auto ok = demand(*keys ? Result<Dfa>(**keys) : plain_strings(bound()), at); !ok) return pass(ok);
+    if (auto ok = demand(*keys ? Result<Dfa>(**keys) : plain_strings(bound()), at, exact); !ok)
+      return pass(ok);
   }
   return set;
 }
@@ -920,13 +954,14 @@ Result<ValueSet> SchemaTerms::one_of(const Keywords& has) {
   std::vector<std::vector<std::size_t>> overlaps(n);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < i; ++j) {
+      if (!fuel_->spend(40)) return out_of_fuel(at);
       const auto left = values((*each)[i]);
       if (!left) return pass(left);
       const auto right = values((*each)[j]);
       if (!right) return pass(right);
       const auto common = intersection(**left, **right, at);
       if (!common) return pass(common);
-      const auto disjoint = has_no_value(*common, kEmptinessDepth);
+      const auto disjoint = has_no_value(*common, kEmptinessDepth, at);
       if (!disjoint) return pass(disjoint);
       if (*disjoint) continue;
       overlaps[i].push_back(j);
@@ -943,6 +978,7 @@ Result<ValueSet> SchemaTerms::one_of(const Keywords& has) {
       if (!set) return set;
     }
     out.add(*std::move(set));
+    if (out.is_overfull) return located(Result<ValueSet>(too_many_parts()), at);
   }
   return out;
 }
@@ -969,17 +1005,19 @@ Result<ValueSet> SchemaTerms::conditional(const Keywords& has, bool denied) {
   return set;
 }
 
-Result<ValueSet> SchemaTerms::dependent_required(const Place& at, bool denied) {
+Result<ValueSet> SchemaTerms::dependent_required(const Keywords& has, Keyword which, bool denied) {
+  const Place at = has.at(which);
   if (auto ok = check_object(at); !ok) return pass(ok);
   ValueSet all = denied ? ValueSet() : ValueSet::everything();
-  const bool is_mixed = at.pointer.ends_with("/dependencies");
+  const bool is_mixed = which == Keyword::dependencies;
   for (const auto [key, list] : at.value.members()) {
     if (is_mixed && !list.is_array()) continue;
-    const auto required = names({list, at.within(key)});
+    const auto required = names(at.member(key, list));
     if (!required) return pass(required);
     if (denied) {
-      for (const auto& name : *required) {
-        ObjectPart part = open_object(std::string(key), {}, true);
+      for (const auto name : *required) {
+        if (!spend_bytes(*fuel_, 400)) return out_of_fuel(at);
+        ObjectPart part = open_object(key, {}, true);
         if (name == key) continue;
         part.properties.push_back({name, {kNothing}, false});
         all.add(only(std::move(part)));
@@ -987,12 +1025,13 @@ Result<ValueSet> SchemaTerms::dependent_required(const Place& at, bool denied) {
       continue;
     }
     ValueSet one = all_but_objects();
-    one.objects.push_back(open_object(std::string(key), {kNothing}, false));
-    ObjectPart part = open_object(std::string(key), {}, true);
+    one.add(open_object(key, {kNothing}, false));
+    ObjectPart part = open_object(key, {}, true);
+    if (!spend_bytes(*fuel_, 300 + 150 * required->size())) return out_of_fuel(at);
     std::set<std::string_view> seen{key};
     for (const auto& name : *required)
       if (seen.insert(name).second) part.properties.push_back({name, {}, true});
-    one.objects.push_back(std::move(part));
+    one.add(part);
     auto both = intersection(all, one, at);
     if (!both) return both;
     all = *std::move(both);
@@ -1000,20 +1039,21 @@ Result<ValueSet> SchemaTerms::dependent_required(const Place& at, bool denied) {
   return all;
 }
 
-Result<ValueSet> SchemaTerms::dependent_schemas(const Place& at) {
+Result<ValueSet> SchemaTerms::dependent_schemas(const Keywords& has, Keyword which) {
+  const Place at = has.at(which);
   if (auto ok = check_object(at); !ok) return pass(ok);
   ValueSet all = ValueSet::everything();
-  const bool is_mixed = at.pointer.ends_with("/dependencies");
+  const bool is_mixed = which == Keyword::dependencies;
   for (const auto [key, schema] : at.value.members()) {
     if (is_mixed && schema.is_array()) continue;
-    const auto condition = this->condition({schema, at.within(key)});
+    const auto condition = this->condition(at.member(key, schema));
     if (!condition) return pass(condition);
     const auto values = this->values(*condition);
     if (!values) return pass(values);
-    auto one = intersection(only(open_object(std::string(key), {}, true)), **values, at);
+    auto one = intersection(only(open_object(key, {}, true)), **values, at);
     if (!one) return one;
     ValueSet others = all_but_objects();
-    others.objects.push_back(open_object(std::string(key), {kNothing}, false));
+    others.add(open_object(key, {kNothing}, false));
     one->add(std::move(others));
     auto both = intersection(all, *one, at);
     if (!both) return both;
@@ -1022,13 +1062,35 @@ Result<ValueSet> SchemaTerms::dependent_schemas(const Place& at) {
   return all;
 }
 
-Result<ValueSet> SchemaTerms::literals(const std::vector<Place>& all) {
+namespace {
+
+// Calls `each` with the value of `const`, or with each member of `enum`, until one fails.
+template <class Each>
+Result<void> for_each_literal(const Place& at, Keyword which, Each each) {
+  if (which == Keyword::constant) return each(at);
+  std::uint32_t i = 0;
+  for (const auto [_, value] : at.value.members())
+    if (auto ok = each(at.item(i++, value)); !ok) return ok;
+  return {};
+}
+
+// Doubles tell numbers of so many digits apart.
+bool is_exact(const Decimal& number) {
+  constexpr std::size_t kExactDigits = 15;
+  return number.whole.size() + number.fraction.size() <= kExactDigits;
+}
+
+}  // namespace
+
+Result<ValueSet> SchemaTerms::literals(const Place& at, Keyword which) {
   ValueSet set;
   std::vector<std::string> texts;
   std::vector<Decimal> numbers;
-  for (const auto& at : all) {
-    if (!fuel_->spend(4 + at.value.bytes().size() / 8)) return out_of_fuel(at);
-    switch (at.value.kind()) {
+  bool exact = true;
+  const auto add = [&](const Place& one) -> Result<void> {
+    // A text takes 32 bytes and its own, a decimal 72; most time goes to a number's digits.
+    if (!spend_bytes(*fuel_, 100 + one.value.bytes().size())) return out_of_fuel(one);
+    switch (one.value.kind()) {
       case JsonKind::null:
         set.null = true;
         break;
@@ -1041,110 +1103,146 @@ Result<ValueSet> SchemaTerms::literals(const std::vector<Place>& all) {
       case JsonKind::integer:
       case JsonKind::digits:
       case JsonKind::real:
-        numbers.push_back(Decimal::of(at.value));
+        numbers.push_back(Decimal::of(one.value));
         if (!numbers.back().has_spelling())
-          return unsupported(at, "A number of so many digits is not served.");
+          return unsupported(
+              one, "A number of more than 21 digits before the point or 24 behind it is not served.");
+        exact &= is_exact(numbers.back());
         break;
       case JsonKind::string:
-        texts.push_back(spell(at.value.text(), Spelling::json_string));
+        texts.push_back(spell(one.value.text(), Spelling::json_string));
         break;
       case JsonKind::array: {
-        const std::uint32_t n = at.value.size();
+        const std::uint32_t n = one.value.size();
         ArrayPart part{.prefix = {}, .rest = {kNothing}, .least = n, .most = n, .contains = {}};
-        for (const auto& item : members(at)) part.prefix.push_back({intern(item, true, false)});
-        set.arrays.push_back(std::move(part));
+        std::uint32_t i = 0;
+        for (const auto [_, item] : one.value.members()) {
+          const auto term = intern(one.item(i++, item), true, false);
+          if (!term) return pass(term);
+          part.prefix.push_back({*term});
+        }
+        set.add(only(std::move(part)));
         break;
       }
       case JsonKind::object: {
         ObjectPart part;
-        for (const auto [name, value] : at.value.members())
-          part.properties.push_back(
-              {std::string(name), {intern({value, at.within(name)}, true, false)}, true});
-        set.objects.push_back(std::move(part));
+        for (const auto [name, value] : one.value.members()) {
+          const auto term = intern(one.member(name, value), true, false);
+          if (!term) return pass(term);
+          part.properties.push_back({name, {*term}, true});
+        }
+        set.add(only(std::move(part)));
         break;
       }
     }
-  }
+    if (set.is_overfull) return located(Result<void>(too_many_parts()), at);
+    return {};
+  };
+  if (auto ok = for_each_literal(at, which, add); !ok) return pass(ok);
   if (!texts.empty()) {
-    auto language = shared(from_texts(std::move(texts), bound()), all.front());
+    auto language = shared(from_texts(std::move(texts), bound()), at);
     if (!language) return pass(language);
     set.strings.push_back({.language = *std::move(language)});
   }
   if (!numbers.empty()) {
-    auto language = shared(decimals_equal(numbers, bound()), all.front());
+    auto language = shared(decimals_equal(numbers, bound()), at);
     if (!language) return pass(language);
-    set.numbers.push_back({.language = *std::move(language), .shortest = true});
+    set.numbers.push_back({.language = *std::move(language), .shortest = true, .exact = exact});
   }
   return set;
 }
 
-Result<ValueSet> SchemaTerms::without_literals(const std::vector<Place>& all) {
+// Arrays that differ from the literal: by their length, or by an item.
+Result<ValueSet> SchemaTerms::other_arrays(const Place& literal) {
+  const std::uint32_t n = literal.value.size();
+  if (!spend_denied_items(*fuel_, n)) return out_of_fuel(literal);
+  ValueSet set;
+  if (n > 0) set.add(only(ArrayPart{.prefix = {}, .rest = {}, .most = n - 1, .contains = {}}));
+  set.add(only(ArrayPart{.prefix = {}, .rest = {}, .least = n + 1, .contains = {}}));
+  std::uint32_t i = 0;
+  for (const auto [_, item] : literal.value.members()) {
+    const auto term = intern(literal.item(i, item), true, true);
+    if (!term) return pass(term);
+    ArrayPart part{.prefix = std::vector<Conjunction>(i + 1), .rest = {}, .least = i + 1, .contains = {}};
+    part.prefix[i++] = {*term};
+    set.add(only(std::move(part)));
+  }
+  return set;
+}
+
+// Objects that differ from the literal: by a missing key, by a value, or by a further key.
+Result<ValueSet> SchemaTerms::other_objects(const Place& literal) {
+  ValueSet set;
+  for (const auto [name, value] : literal.value.members()) {
+    const auto term = intern(literal.member(name, value), true, true);
+    if (!term) return pass(term);
+    if (!spend_bytes(*fuel_, 600)) return out_of_fuel(literal);
+    set.add(only(open_object(name, {kNothing}, false)));
+    set.add(only(open_object(name, {*term}, true)));
+  }
+  ObjectPart larger = open_object();
+  larger.least = literal.value.size() + 1;
+  set.add(only(std::move(larger)));
+  return set;
+}
+
+Result<ValueSet> SchemaTerms::other_numbers(const Place& literal) {
+  ValueSet set;
+  for (const auto which : {Keyword::exclusive_minimum, Keyword::exclusive_maximum}) {
+    auto language = shared(in_range(which, literal, bound()), literal);
+    if (!language) return pass(language);
+    set.add(only(NumberPart{.language = *std::move(language), .exact = false}));
+  }
+  return set;
+}
+
+Result<ValueSet> SchemaTerms::without_literals(const Place& at, Keyword which) {
   ValueSet set = ValueSet::everything();
   std::vector<std::string> texts;
-  const auto narrow = [&](const ValueSet& by, const Place& at) -> Result<void> {
-    auto both = intersection(set, by, at);
+  const auto narrow = [&](const ValueSet& by, const Place& place) -> Result<void> {
+    auto both = intersection(set, by, place);
     if (!both) return pass(both);
     set = *std::move(both);
     return {};
   };
-  for (const auto& at : all) {
-    if (!fuel_->spend(4 + at.value.bytes().size() / 8)) return out_of_fuel(at);
+  const auto remove = [&](const Place& one) -> Result<void> {
+    if (!spend_bytes(*fuel_, 100 + one.value.bytes().size())) return out_of_fuel(one);
     ValueSet others = ValueSet::everything();
-    switch (at.value.kind()) {
+    Result<ValueSet> of_type = ValueSet();
+    switch (one.value.kind()) {
       case JsonKind::null:
         set.null = false;
-        continue;
+        return {};
       case JsonKind::no:
         set.no = false;
-        continue;
+        return {};
       case JsonKind::yes:
         set.yes = false;
-        continue;
+        return {};
       case JsonKind::string:
-        texts.push_back(spell(at.value.text(), Spelling::json_string));
-        continue;
+        texts.push_back(spell(one.value.text(), Spelling::json_string));
+        return {};
       case JsonKind::integer:
       case JsonKind::digits:
       case JsonKind::real:
         others.numbers.clear();
-        for (const auto which : {Keyword::exclusive_minimum, Keyword::exclusive_maximum}) {
-          auto language = shared(in_range(which, at, bound()), at);
-          if (!language) return pass(language);
-          others.add(only(NumberPart{.language = *std::move(language)}));
-        }
+        of_type = other_numbers(one);
         break;
-      case JsonKind::array: {
-        const std::uint32_t n = at.value.size();
+      case JsonKind::array:
         others.arrays.clear();
-        if (n > 0) others.arrays.push_back({.prefix = {}, .rest = {}, .most = n - 1, .contains = {}});
-        others.arrays.push_back({.prefix = {}, .rest = {}, .least = n + 1, .contains = {}});
-        const auto items = members(at);
-        for (std::uint32_t i = 0; i < n; ++i) {
-          ArrayPart part{
-              .prefix = std::vector<Conjunction>(i + 1), .rest = {}, .least = i + 1, .contains = {}};
-          part.prefix[i] = {intern(items[i], true, true)};
-          others.arrays.push_back(std::move(part));
-        }
+        of_type = other_arrays(one);
         break;
-      }
       case JsonKind::object:
         others.objects.clear();
-        for (const auto [name, value] : at.value.members()) {
-          others.objects.push_back(open_object(std::string(name), {kNothing}, false));
-          others.objects.push_back(
-              open_object(std::string(name), {intern({value, at.within(name)}, true, true)}, true));
-        }
-        {
-          ObjectPart larger = open_object();
-          larger.least = at.value.size() + 1;
-          others.objects.push_back(std::move(larger));
-        }
+        of_type = other_objects(one);
         break;
     }
-    if (auto ok = narrow(others, at); !ok) return pass(ok);
-  }
+    if (!of_type) return pass(of_type);
+    others.add(*std::move(of_type));
+    return narrow(others, one);
+  };
+  if (auto ok = for_each_literal(at, which, remove); !ok) return pass(ok);
   if (texts.empty()) return set;
-  const Place& at = all.front();
   const auto named = from_texts(std::move(texts), bound());
   if (!named) return located(Result<ValueSet>(pass(named)), at);
   const auto every = plain_strings(bound());
@@ -1166,23 +1264,24 @@ Result<bool> SchemaTerms::has_no_value(const Conjunction& all, unsigned depth) {
     if (std::exchange(met_itself_, false)) return false;
     return pass(set);
   }
-  return has_no_value(**set, depth);
+  return has_no_value(**set, depth, place_of(all));
 }
 
-Result<bool> SchemaTerms::has_no_value(const ValueSet& set, unsigned depth) {
-  if (!fuel_->spend(4 + 4 * set.parts()))
-    return fail(ErrorCode::unsupported_value, "The schema takes more work than one constraint may cost.");
+Result<bool> SchemaTerms::has_no_value(const ValueSet& set, unsigned depth, const Place& at) {
+  if (!fuel_->spend(4 + 4 * set.parts())) return out_of_fuel(at);
   if (set.null || set.no || set.yes || set.lossy || !set.numbers.empty()) return false;
   for (const auto& part : set.strings) {
     if (!part.language || !part.exact || (part.least == 0 && part.most == kUnbounded)) return false;
     const auto left = with_length(*part.language, part.least, part.most, bound());
-    if (!left) return pass(left);
+    if (!left && fuel_->is_empty()) return out_of_fuel(at);
+    if (!left) return false;  // too large to be certain
     if (!is_empty(*left)) return false;
   }
   for (const auto& part : set.arrays) {
     bool impossible = false;
-    for (std::uint32_t i = 0; i < part.prefix.size() && i < part.least && !impossible; ++i) {
-      const auto none = has_no_value(part.prefix[i], depth - 1);
+    for (std::uint32_t i = 0; i < part->prefix.size() && i < part->least && !impossible; ++i) {
+      if (!fuel_->spend(8)) return out_of_fuel(at);
+      const auto none = has_no_value(part->prefix[i], depth - 1);
       if (!none) return none;
       impossible = *none;
     }
@@ -1190,7 +1289,8 @@ Result<bool> SchemaTerms::has_no_value(const ValueSet& set, unsigned depth) {
   }
   for (const auto& part : set.objects) {
     bool impossible = false;
-    for (const auto& property : part.properties) {
+    for (const auto& property : part->properties) {
+      if (!fuel_->spend(4)) return out_of_fuel(at);
       if (!property.required || impossible) continue;
       const auto none = has_no_value(property.value, depth - 1);
       if (!none) return none;

@@ -33,8 +33,8 @@ class SchemaTerms {
   // itself by reference, or asks for what is not served.
   Result<const ValueSet*> values(const Conjunction& all);
   Place root() const { return document_.root(); }
-  // The pointer of one of the schemas that have to hold; "" for none.
-  std::string pointer_of(const Conjunction& all) const;
+  // The place of one of the schemas that have to hold; the root for none.
+  Place place_of(const Conjunction& all) const;
 
  private:
   struct Entry {
@@ -44,7 +44,7 @@ class SchemaTerms {
     std::unique_ptr<const ValueSet> set;
   };
 
-  Term intern(const Place& place, bool literal, bool denied);
+  Result<Term> intern(const Place& place, bool literal, bool denied);
   Result<const ValueSet*> values(Term term);
   Result<ValueSet> work_out(const Place& place, bool literal, bool denied);
 
@@ -53,10 +53,10 @@ class SchemaTerms {
   Result<ValueSet> denied(const Place& schema, const Keywords& has);
   // The keywords of one type of values, without applicators in place.
   Result<ValueSet> own_values(const Place& schema, const Keywords& has);
-  Result<std::vector<NumberPart>> numbers(const Keywords& has, bool only_integers);
-  Result<std::vector<StringPart>> strings(const Keywords& has);
-  Result<std::vector<ArrayPart>> arrays(const Keywords& has);
-  Result<std::vector<ObjectPart>> objects(const Keywords& has);
+  Result<ValueSet> numbers(const Keywords& has, bool only_integers);
+  Result<ValueSet> strings(const Keywords& has);
+  Result<ValueSet> arrays(const Keywords& has);
+  Result<ValueSet> objects(const Keywords& has);
   Result<ValueSet> denied_numbers(const Keywords& has);
   Result<ValueSet> denied_strings(const Keywords& has);
   Result<ValueSet> denied_arrays(const Keywords& has);
@@ -65,22 +65,28 @@ class SchemaTerms {
   Result<Dfa> additional_keys(const Keywords& has);
   Result<ValueSet> one_of(const Keywords& has);
   Result<ValueSet> conditional(const Keywords& has, bool denied);
-  // Each of both skips the members of `dependencies` that are the other's.
-  Result<ValueSet> dependent_required(const Place& at, bool denied);
-  Result<ValueSet> dependent_schemas(const Place& at);
+  // `dependencies` holds lists of names and schemas; each function skips the members that are the other's.
+  Result<ValueSet> dependent_required(const Keywords& has, Keyword which, bool denied);
+  Result<ValueSet> dependent_schemas(const Keywords& has, Keyword which);
 
-  Result<ValueSet> literals(const std::vector<Place>& all);
-  Result<ValueSet> without_literals(const std::vector<Place>& all);
+  // The values of `const`, or of the members of `enum`; and all others.
+  Result<ValueSet> literals(const Place& at, Keyword which);
+  Result<ValueSet> without_literals(const Place& at, Keyword which);
 
-  // The conditions of an array's schemas.
+  Result<ValueSet> other_arrays(const Place& literal);
+  Result<ValueSet> other_objects(const Place& literal);
+  Result<ValueSet> other_numbers(const Place& literal);
+
+  // The conditions of the schemas in an array.
   Result<std::vector<Conjunction>> conditions(const Place& array, bool denied);
   Result<ValueSet> set_of(const Conjunction& all);
   Result<ValueSet> intersection(const ValueSet& a, const ValueSet& b, const Place& at);
-  Result<Language> keys_of(const ValueSet& names, const Place& at);
+  // The keys that propertyNames allows; `exact` becomes false if some are left out.
+  Result<Language> keys_of(const ValueSet& names, const Place& at, bool& exact);
   // Whether it is certain that no value satisfies all. `depth` bounds how far values within values are looked
   // at.
   Result<bool> has_no_value(const Conjunction& all, unsigned depth);
-  Result<bool> has_no_value(const ValueSet& set, unsigned depth);
+  Result<bool> has_no_value(const ValueSet& set, unsigned depth, const Place& at);
 
   Bound bound() const { return {fuel_}; }
   Work work() const { return {fuel_}; }
@@ -90,7 +96,18 @@ class SchemaTerms {
   Fuel* fuel_;
   SchemaDocument document_;
   std::vector<Entry> entries_;
-  std::unordered_map<std::string, Term> terms_;
+  struct TermKey {
+    std::string_view bytes;  // of the value within the document
+    std::size_t resource;
+    bool literal, denied;
+    bool operator==(const TermKey&) const = default;
+  };
+  struct TermKeyHash {
+    std::size_t operator()(const TermKey& key) const noexcept {
+      return std::hash<std::string_view>()(key.bytes) + 4 * key.resource + 2 * key.literal + key.denied;
+    }
+  };
+  std::unordered_map<TermKey, Term, TermKeyHash> terms_;
   std::map<Conjunction, std::unique_ptr<const ValueSet>> sets_;
   unsigned depth_ = 0;
   bool met_itself_ = false;  // the last failure was a term that needs its own set

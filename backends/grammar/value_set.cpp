@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -25,8 +27,12 @@ Result<Language> intersect(const Language& a, const Language& b, Work work) {
 }
 
 // Nothing where no number is left.
-Result<std::optional<NumberPart>> intersect(const NumberPart& a, const NumberPart& b, Work work) {
-  NumberPart out{.language = {}, .integer = a.integer || b.integer, .shortest = a.shortest || b.shortest};
+Result<std::optional<NumberPart>> intersect(const NumberPart& a, const NumberPart& b, Work work,
+                                            bool& lossy) {
+  NumberPart out{.language = {},
+                 .integer = a.integer || b.integer,
+                 .shortest = a.shortest || b.shortest,
+                 .exact = a.exact && b.exact};
   auto language = intersect(a.language, b.language, work);
   if (!language) return pass(language);
   out.language = *std::move(language);
@@ -37,7 +43,10 @@ Result<std::optional<NumberPart>> intersect(const NumberPart& a, const NumberPar
     if (!both) return pass(both);
     out.language = std::make_shared<const Dfa>(*std::move(both));
   }
-  if (out.language && is_empty(*out.language)) return std::nullopt;
+  if (out.language && is_empty(*out.language)) {
+    lossy |= !out.exact;
+    return std::nullopt;
+  }
   return out;
 }
 
@@ -99,13 +108,24 @@ Conjunction both(const Conjunction& a, const Conjunction& b) {
   return out;
 }
 
+std::unexpected<Error> too_many_parts() {
+  return fail(ErrorCode::unsupported_value,
+              "The schema's alternatives combine to more than " + std::to_string(kMostParts) + ".");
+}
+
 ValueSet ValueSet::everything() {
   ValueSet all;
   all.null = all.no = all.yes = true;
   all.numbers.emplace_back();
   all.strings.emplace_back();
-  all.arrays.emplace_back();
-  all.objects.emplace_back().others.emplace_back();
+  static const auto kEveryArray = std::make_shared<const ArrayPart>();
+  static const auto kEveryObject = [] {
+    ObjectPart part;
+    part.others.emplace_back();
+    return std::make_shared<const ObjectPart>(std::move(part));
+  }();
+  all.arrays.push_back(kEveryArray);
+  all.objects.push_back(kEveryObject);
   return all;
 }
 
@@ -117,25 +137,31 @@ void ValueSet::add(ValueSet other) {
   no |= other.no;
   yes |= other.yes;
   lossy |= other.lossy;
+  is_overfull |= other.is_overfull || parts() + other.parts() > kMostParts;
+  if (is_overfull) return;
   append(numbers, other.numbers);
   append(strings, other.strings);
   append(arrays, other.arrays);
   append(objects, other.objects);
 }
 
-const Conjunction* value_of_other(const ObjectPart& object, const std::string& name) {
+const Conjunction* value_of_other(const ObjectPart& object, std::string_view name) {
   const std::string spelled = spell(name, Spelling::json_string);
   for (const auto& region : object.others)
     if (!region.keys || region.keys->accepts(spelled)) return &region.value;
   return nullptr;
 }
 
-Result<ArrayPart> intersect(const ArrayPart& a, const ArrayPart& b) {
+Result<ArrayPart> intersect(const ArrayPart& a, const ArrayPart& b, Work work) {
+  const std::size_t n = std::max(a.prefix.size(), b.prefix.size());
+  if (!spend_bytes(*work.fuel, 200 + 64 * (n + a.contains.size() + b.contains.size()))) return out_of_fuel();
+  if (!work.fuel->spend(2 * a.contains.size() * b.contains.size())) return out_of_fuel();
   ArrayPart out;
   out.least = std::max(a.least, b.least);
   out.most = std::min(a.most, b.most);
   out.rest = both(a.rest, b.rest);
-  for (std::size_t i = 0; i < std::max(a.prefix.size(), b.prefix.size()); ++i)
+  out.prefix.reserve(n);
+  for (std::size_t i = 0; i < n; ++i)
     out.prefix.push_back(
         both(i < a.prefix.size() ? a.prefix[i] : a.rest, i < b.prefix.size() ? b.prefix[i] : b.rest));
   for (std::uint32_t i = 0; i < out.prefix.size(); ++i)
@@ -147,15 +173,35 @@ Result<ArrayPart> intersect(const ArrayPart& a, const ArrayPart& b) {
   return out;
 }
 
+namespace {
+
+// Fuel for the properties of both, and for looking those of each up among the other keys of the other.
+bool spend_properties(Fuel& fuel, const ObjectPart& a, const ObjectPart& b) {
+  if (!spend_bytes(fuel, 300 + 200 * (a.properties.size() + b.properties.size()))) return false;
+  const auto look_up = [&](const ObjectPart& of, const ObjectPart& in) {
+    const auto regions = static_cast<std::size_t>(
+        std::ranges::count_if(in.others, [](const KeyRegion& region) { return region.keys != nullptr; }));
+    std::uint64_t bytes = 0;
+    for (const auto& property : of.properties)
+      bytes += property.name.size() / 8 + regions * property.name.size();
+    return fuel.spend(1 + bytes);
+  };
+  return look_up(a, b) && look_up(b, a);
+}
+
+}  // namespace
+
 Result<ObjectPart> intersect(const ObjectPart& a, const ObjectPart& b, Work work) {
-  if (!work.fuel->spend(8 * (1 + a.properties.size() + b.properties.size()))) return out_of_fuel();
+  if (!spend_properties(*work.fuel, a, b)) return out_of_fuel();
   static const Conjunction nothing{kNothing};
   ObjectPart out;
   out.least = std::max(a.least, b.least);
   out.most = std::min(a.most, b.most);
+  out.exact = a.exact && b.exact;
+  out.properties.reserve(std::max(a.properties.size(), b.properties.size()));
   std::unordered_map<std::string_view, const Property*> of_b;
   for (const auto& property : b.properties) of_b.emplace(property.name, &property);
-  const auto other = [](const ObjectPart& object, const std::string& name) -> const Conjunction& {
+  const auto other = [](const ObjectPart& object, std::string_view name) -> const Conjunction& {
     const Conjunction* value = value_of_other(object, name);
     return value ? *value : nothing;
   };
@@ -176,6 +222,7 @@ Result<ObjectPart> intersect(const ObjectPart& a, const ObjectPart& b, Work work
           {property.name, both(property.value, other(a, property.name)), property.required});
   for (const auto& left : a.others)
     for (const auto& right : b.others) {
+      if (!work.fuel->spend(20)) return out_of_fuel();
       auto keys = intersect(left.keys, right.keys, work);
       if (!keys) return pass(keys);
       if (*keys && is_empty(**keys)) continue;
@@ -191,15 +238,21 @@ Result<ObjectPart> intersect(const ObjectPart& a, const ObjectPart& b, Work work
 }
 
 Result<ValueSet> intersect(const ValueSet& a, const ValueSet& b, Work work) {
+  if (a.is_overfull || b.is_overfull) return too_many_parts();
   ValueSet out;
   out.null = a.null && b.null;
   out.no = a.no && b.no;
   out.yes = a.yes && b.yes;
   out.lossy = a.lossy || b.lossy;
-  if (!work.fuel->spend(4 + 4 * a.parts() * b.parts())) return out_of_fuel();
+  const auto pairs = [](const auto& left, const auto& right) {
+    return std::uint64_t{left.size()} * right.size();
+  };
+  if (!work.fuel->spend(20 + 10 * (pairs(a.numbers, b.numbers) + pairs(a.strings, b.strings) +
+                                   pairs(a.arrays, b.arrays) + pairs(a.objects, b.objects))))
+    return out_of_fuel();
   for (const auto& left : a.numbers)
     for (const auto& right : b.numbers) {
-      auto part = intersect(left, right, work);
+      auto part = intersect(left, right, work, out.lossy);
       if (!part) return pass(part);
       if (*part) out.numbers.push_back(**std::move(part));
     }
@@ -211,19 +264,23 @@ Result<ValueSet> intersect(const ValueSet& a, const ValueSet& b, Work work) {
     }
   for (const auto& left : a.arrays)
     for (const auto& right : b.arrays) {
-      auto part = intersect(left, right);
+      auto part = intersect(*left, *right, work);
       if (!part) return pass(part);
-      if (part->least <= part->most) out.arrays.push_back(*std::move(part));
+      if (out.parts() >= kMostParts) return too_many_parts();
+      if (part->least <= part->most)
+        out.arrays.push_back(std::make_shared<const ArrayPart>(*std::move(part)));
     }
   for (const auto& left : a.objects)
     for (const auto& right : b.objects) {
-      auto part = intersect(left, right, work);
+      auto part = intersect(*left, *right, work);
       if (!part) return pass(part);
-      if (!is_impossible(*part)) out.objects.push_back(*std::move(part));
+      if (out.parts() >= kMostParts) return too_many_parts();
+      if (!is_impossible(*part))
+        out.objects.push_back(std::make_shared<const ObjectPart>(*std::move(part)));
+      else
+        out.lossy |= !part->exact;
     }
-  if (out.parts() > work.most_parts)
-    return fail(ErrorCode::unsupported_value,
-                "The schema's alternatives combine to more than " + std::to_string(work.most_parts) + ".");
+  if (out.parts() > kMostParts) return too_many_parts();
   return out;
 }
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/grammar/dfa.hpp"
@@ -20,7 +20,8 @@ enum class Term : std::uint32_t {};
 // The condition that no value satisfies.
 inline constexpr Term kNothing{0};
 
-// Every term of it, in order, each once; of no term every value is. With kNothing it has no other.
+// Terms that hold together, in order, each once. Every value satisfies the empty conjunction; kNothing stands
+// alone.
 using Conjunction = std::vector<Term>;
 Conjunction both(const Conjunction& a, const Conjunction& b);
 inline bool is_nothing(const Conjunction& a) {
@@ -33,6 +34,7 @@ struct NumberPart {
   Language language;      // of number_language, closed; null: every number
   bool integer = false;   // only integers
   bool shortest = false;  // only the shortest spelling of each is written
+  bool exact = true;      // `language` has every number that is meant
 };
 
 struct StringPart {
@@ -49,7 +51,7 @@ struct ArrayPart {
 };
 
 struct Property {
-  std::string name;
+  std::string_view name;  // a part of the document
   Conjunction value;
   bool required = false;
 };
@@ -65,16 +67,20 @@ struct ObjectPart {
   std::vector<KeyRegion> others;  // no key is in two; a key in none is not allowed
   std::uint32_t least = 0, most = kUnbounded;
   std::vector<Language> demanded;  // a key of each is there, whatever its value; none is null
+  bool exact = true;               // `others` and `demanded` have every key that is meant
 };
 
 struct ValueSet {
   bool null = false, no = false, yes = false;
   std::vector<NumberPart> numbers;
   std::vector<StringPart> strings;
-  std::vector<ArrayPart> arrays;
-  std::vector<ObjectPart> objects;
-  // Strings that no one can prove absent were left out (StringPart::exact): the set is not known to be empty.
+  // Shared by the sets that have them: an alternative that many schemas refer to is large only once.
+  std::vector<std::shared_ptr<const ArrayPart>> arrays;
+  std::vector<std::shared_ptr<const ObjectPart>> objects;
+  // Values were left out because a part is not exact: the set is not known to be empty.
   bool lossy = false;
+  // More than kMostParts were added; the parts are not complete. intersect and SchemaTerms refuse the set.
+  bool is_overfull = false;
 
   static ValueSet everything();
   bool has_no_part() const noexcept {
@@ -83,20 +89,30 @@ struct ValueSet {
   std::size_t parts() const noexcept {
     return numbers.size() + strings.size() + arrays.size() + objects.size();
   }
+  void add(const ArrayPart& part) { arrays.push_back(std::make_shared<const ArrayPart>(part)); }
+  void add(const ObjectPart& part) { objects.push_back(std::make_shared<const ObjectPart>(part)); }
   void add(ValueSet other);  // union
 };
 
-// The bounds of work on sets: fuel for automata and copies of parts, and a number of parts.
+// The parts that one set may have.
+inline constexpr std::size_t kMostParts = 2'000;
+std::unexpected<Error> too_many_parts();
+
+// Fuel for the bytes that are about to be allocated, so that the bound of steps is one of memory, too.
+inline bool spend_bytes(Fuel& fuel, std::uint64_t bytes) noexcept {
+  return fuel.spend(1 + bytes / 4);
+}
+
+// Work on sets costs fuel for automata and for copies of parts.
 struct Work {
   Fuel* fuel;
-  std::size_t most_parts = 2'000;  // of one set; beyond, unsupported_value
 };
 
 Result<ValueSet> intersect(const ValueSet& a, const ValueSet& b, Work work);
-Result<ArrayPart> intersect(const ArrayPart& a, const ArrayPart& b);
+Result<ArrayPart> intersect(const ArrayPart& a, const ArrayPart& b, Work work);
 Result<ObjectPart> intersect(const ObjectPart& a, const ObjectPart& b, Work work);
 
 // The conjunction for a key that an object has no property of: of the region that has it.
-const Conjunction* value_of_other(const ObjectPart& object, const std::string& name);
+const Conjunction* value_of_other(const ObjectPart& object, std::string_view name);
 
 }  // namespace flyball::grammar
