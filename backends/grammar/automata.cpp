@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 // Rounds of minimize are at most as many as states, so this bounds their product.
 constexpr std::size_t kMostMinimized = 512;
-// Fuel for finding or adding a state in the table, measured: most of the time goes to the table's memory.
+// Steps that finding or adding a state in the table takes, as measured: most of the time goes to its memory.
 constexpr std::uint64_t kStateSteps = 20;
 
 std::unexpected<Error> out_of_fuel() {

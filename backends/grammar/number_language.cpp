@@ -236,6 +236,9 @@ Result<Dfa> decimals_equal(std::span<const Decimal> values, Bound bound) {
   for (const auto& value : values) {
     const std::string text =
         (value.negative ? "-" : "") + value.whole + (value.is_integer() ? "" : "." + value.fraction);
+    // A digit takes a state, and one in the closure of the first.
+    if (!bound.fuel->spend(20 * text.size()))
+      return fail(ErrorCode::unsupported_value, "The numbers take more work than one constraint may cost.");
     Nfa::State state = start;
     for (const char c : text) {
       const auto next = nfa.add();
@@ -250,7 +253,8 @@ Result<Dfa> decimals_equal(std::span<const Decimal> values, Bound bound) {
       nfa.jump(state, zeros);
     }
     if (nfa.states() > bound.states)
-      return fail(ErrorCode::unsupported_value, "The numbers have too many digits together.");
+      return fail(ErrorCode::unsupported_value,
+                  "The numbers have more than " + std::to_string(bound.states) + " digits together.");
   }
   auto dfa = determinize(nfa, start, accept, bound);
   if (!dfa) return dfa;

@@ -42,8 +42,8 @@ Result<Dfa> decimals_below(const Decimal& most, Bound bound);
 Result<Dfa> decimals_equal(std::span<const Decimal> values, Bound bound);  // to one of them
 // Integers, also spelled with zeros behind the point.
 Result<Dfa> integers(Bound bound);
-// Those of at most 15 digits, which a double tells apart; multiples are among them, for that a rounded number
-// may have another remainder.
+// Integers of at most 15 digits, which doubles tell apart. Multiples have no more digits either: a number that
+// is rounded may have another remainder.
 Result<Dfa> exact_integers(Bound bound);
 Result<Dfa> multiples(std::uint64_t of, Bound bound);
 // Numbers that are no integers, when read as doubles, too: some of them.
