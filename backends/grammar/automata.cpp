@@ -218,7 +218,7 @@ class Determinizer {
   }
 
  private:
-  // Every state that jumps lead to from starts_, in order; of these those that are of use.
+  // The states that jumps lead to from starts_ and that a byte or the end leads on from, in order.
   std::vector<std::uint32_t> closure(bool at_begin, bool at_end = false) {
     ++stamp_;
     std::vector<std::uint32_t> out;

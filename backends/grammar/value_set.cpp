@@ -71,7 +71,7 @@ bool meets(const Property& property, const Language& demanded) {
   return !is_nothing(property.value) && demanded->accepts(spell(property.name, Spelling::json_string));
 }
 
-// Both demands, but for those that a required property meets.
+// The demands of both parts without those that a required property meets.
 std::vector<Language> demanded_by(const ObjectPart& a, const ObjectPart& b, const ObjectPart& both) {
   std::vector<Language> out = a.demanded;
   for (const auto& keys : b.demanded)

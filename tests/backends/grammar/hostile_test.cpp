@@ -50,7 +50,7 @@ void operator delete(void* p, std::size_t) noexcept {
 namespace flyball::grammar {
 namespace {
 
-// What a schema costs at most, whatever the daemon's defaults are.
+// Fixed here: the outcomes do not follow the daemon's defaults.
 constexpr Limits kLimits{.steps = 10'000'000};
 constexpr std::size_t kMostMemory = 64 << 20;
 
