@@ -271,6 +271,7 @@ Result<Place> SchemaDocument::item(const Place& array, std::uint32_t index) {
 
 Result<Place> SchemaDocument::follow(Place from, std::string_view pointer, const Place& reference) {
   bool is_data = false;
+  Role role = Role::schema;
   while (from.value && !pointer.empty()) {
     pointer.remove_prefix(1);  // the slash
     const std::size_t end = std::min(pointer.find('/'), pointer.size());
@@ -278,9 +279,12 @@ Result<Place> SchemaDocument::follow(Place from, std::string_view pointer, const
     pointer.remove_prefix(end);
     Result<Place> next = Place{};
     if (from.value.is_object()) {
-      is_data |= holds_data(token);
+      is_data |= role == Role::schema && holds_data(token);
+      const bool is_map = role == Role::schema && maps_names_to_schemas(token);
+      role = is_map ? Role::schemas_by_name : Role::schema;
       next = member(from, token);
     } else if (from.value.is_array()) {
+      role = Role::schema;
       std::uint32_t index = 0;
       const auto [at, error] = std::from_chars(token.data(), token.data() + token.size(), index);
       if (error == std::errc() && at == token.data() + token.size()) next = item(from, index);
