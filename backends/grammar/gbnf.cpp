@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/grammar/character_class.hpp"
+#include "backends/grammar/automata.hpp"
+#include "backends/grammar/code_points.hpp"
 #include "backends/grammar/quoted.hpp"
 #include "config/utf8.hpp"
 
@@ -215,14 +216,24 @@ class Reader {
   }
 
   NodeId any_character() {
-    if (!any_) any_ = one_of(complement({}));
+    if (!any_) any_ = one_of(CodePointSet::all());
     return *any_;
   }
 
-  NodeId one_of(const std::vector<CharacterRange>& ranges) {
-    const auto out = add_characters(grammar_, ranges, fuel_);
+  NodeId one_of(const CodePointSet& set) {
+    const auto& ranges = set.ranges();
+    charge(20 + 40 * ranges.size());  // to spell them
+    if (!ranges.empty() && ranges.back().to < 0x80) {
+      ByteSet bytes;
+      for (const auto& [from, to] : ranges)
+        for (char32_t c = from; c <= to; ++c) bytes.set(c);
+      return grammar_.bytes(bytes);
+    }
+    auto character = grammar::one_of(set, Spelling::utf8, {&fuel_});
     charge();
-    return *out;  // the fuel is not empty
+    if (!character)
+      unsupported("a class of characters has too many ranges: " + std::to_string(ranges.size()));
+    return grammar_.dfa(std::move(*character));
   }
 
   // How often the symbol before is repeated.
@@ -277,7 +288,7 @@ class Reader {
   NodeId character_class() {
     const std::size_t begin = at_++;
     const bool negated = take('^');
-    std::vector<CharacterRange> ranges;
+    std::vector<CodePointRange> ranges;
     while (!take(']')) {
       if (at_end()) {
         at_ = begin;
@@ -303,8 +314,8 @@ class Reader {
       invalid("a class of characters is empty");
     }
     charge(5 * ranges.size());  // to sort them
-    ranges = normalized(std::move(ranges));
-    return one_of(negated ? complement(ranges) : ranges);
+    const CodePointSet set = CodePointSet::of(std::move(ranges));
+    return one_of(negated ? set.complement() : set);
   }
 
   // One character of a string or class, escaped or not. Precondition: not at the end.
@@ -362,7 +373,7 @@ class Reader {
         invalid("expected " + std::to_string(digits) + " hexadecimal digits");
       out = out << 4 | static_cast<char32_t>(is_digit(c) ? c - '0' : (upper ? c - 'A' : c - 'a') + 10);
     }
-    if (out > kLastCharacter || (out >= 0xD800 && out <= 0xDFFF)) {
+    if (out > kLastCodePoint || (out >= 0xD800 && out <= 0xDFFF)) {
       at_ = begin;
       invalid("an escape stands for no character: surrogates and all over U+10FFFF are none");
     }

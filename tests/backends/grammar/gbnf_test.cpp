@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/constrain/matcher.hpp"
-#include "backends/grammar/character_class.hpp"
+#include "backends/grammar/automata.hpp"
 #include "backends/grammar/choice_list.hpp"
 #include "config/utf8.hpp"
 
@@ -206,16 +206,15 @@ TEST(Gbnf, CutsLongNames) {
 }
 
 // Every code point, and all pairs and some triples of bytes, against the definition of UTF-8.
-TEST(CharacterClass, IsTheUtf8OfItsCharacters) {
-  const std::vector<CharacterRange> ranges = normalized(
+TEST(CodePoints, AreSpelledAsUtf8) {
+  const CodePointSet ranges = CodePointSet::of(
       {{'0', '9'}, {0x7E, 0x82}, {0x7FF, 0x801}, {0xD000, 0xE001}, {0xFFF0, 0x10010}, {0x10FFFE, 0x10FFFF}});
-  for (const auto& set : {ranges, complement(ranges), complement({})}) {
-    Grammar grammar;
+  for (const auto& set : {ranges, ranges.complement(), CodePointSet::all()}) {
     Fuel fuel(1'000'000);
-    const NodeId id = add_characters(grammar, set, fuel).value();
-    const Dfa& dfa = grammar.dfa_of(grammar.node(id));
+    const Dfa dfa = one_of(set, Spelling::utf8, {&fuel}).value();
     const auto is_in = [&](char32_t c) {
-      return std::ranges::any_of(set, [&](const CharacterRange& r) { return r.from <= c && c <= r.to; });
+      return std::ranges::any_of(set.ranges(),
+                                 [&](const CodePointRange& r) { return r.from <= c && c <= r.to; });
     };
     const auto check = [&](const std::string& bytes) {
       char32_t value = 0;
@@ -243,12 +242,12 @@ TEST(CharacterClass, IsTheUtf8OfItsCharacters) {
   }
 }
 
-TEST(CharacterClass, AddsNothingWithoutFuel) {
-  for (const std::uint64_t steps : {1U, 10U, 100U, 300U}) {
-    Grammar grammar;
+TEST(Gbnf, ClassesEndWithTheFuel) {
+  for (const std::uint64_t steps : {10U, 50U, 100U}) {
     Fuel fuel(steps);
-    EXPECT_FALSE(add_characters(grammar, complement({}), fuel).has_value());
-    EXPECT_EQ(grammar.nodes(), 0U);
+    const auto grammar = read_gbnf("root ::= [^a]", fuel, Limits{});
+    ASSERT_FALSE(grammar.has_value());
+    EXPECT_TRUE(grammar.error().message.contains("steps")) << grammar.error().message;
   }
 }
 

@@ -1,0 +1,43 @@
+// JSON Schema 2020-12 to a grammar. Every word of the grammar validates. Each valid instance is a word if it
+// is written as JSON.stringify writes it, with keys in the order in which the schema declares them and others
+// behind those; exceptions are numbers of more than 21 digits before the point or 24 behind it, and rare
+// forms of a format.
+//
+// It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
+// exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,
+// ipv4, ipv6, json-pointer, relative-json-pointer, uri, uri-reference, uuid. Others are annotations. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/grammar/fuel.hpp"
+#include "backends/grammar/grammar.hpp"
+#include "config/error.hpp"
+#include "config/packed_json.hpp"
+
+namespace flyball::grammar {
+
+struct JsonOptions {
+  enum class Whitespace : std::uint8_t {
+    none,
+    // A space, or a line end and at most 32 spaces or 8 tabs, may stand behind {, [ and a comma and before }
+    // and ]; a space behind a colon. That is how models write JSON, on one line or indented; a bound on it
+    // keeps an answer from going on with blanks alone.
+    flexible,
+  };
+  Whitespace whitespace = Whitespace::flexible;
+  // JSON Schema takes keywords that it does not know for annotations. Refused by default: one that was
+  // misspelled would go unenforced without a word.
+  bool accepts_unknown_keywords = false;
+};
+
+// Errors have the JSON pointer of the place in Error::where ("" is the whole schema): unsupported_feature for
+// a keyword, or a use of it, that cannot be enforced exactly; invalid_value for malformed schemas and those
+// that no value satisfies; unsupported_value past the limits.
+Result<Grammar> from_json_schema(JsonView schema, const JsonOptions& options, const Limits& limits,
+                                 Fuel& fuel);
+
+// Any JSON object.
+Result<Grammar> any_json_object(const JsonOptions& options, const Limits& limits, Fuel& fuel);
+
+}  // namespace flyball::grammar

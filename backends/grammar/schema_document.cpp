@@ -1,0 +1,342 @@
+#include "backends/grammar/schema_document.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "backends/grammar/schema_error.hpp"
+
+namespace flyball::grammar {
+namespace {
+
+constexpr std::array<std::string_view, static_cast<std::size_t>(Keyword::count)> kNames = {
+    "$ref",
+    "type",
+    "const",
+    "enum",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "items",
+    "prefixItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "propertyNames",
+    "required",
+    "minProperties",
+    "maxProperties",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "additionalItems",
+    "dependencies"};
+
+// Keywords that say nothing of a value: annotations, and what only references look for.
+constexpr std::string_view kSilent[] = {"$anchor",
+                                        "$comment",
+                                        "$defs",
+                                        "$dynamicAnchor",
+                                        "$id",
+                                        "$schema",
+                                        "contentEncoding",
+                                        "contentMediaType",
+                                        "contentSchema",
+                                        "default",
+                                        "definitions",
+                                        "deprecated",
+                                        "description",
+                                        "examples",
+                                        "id",
+                                        "readOnly",
+                                        "title",
+                                        "writeOnly"};
+
+// Keywords that restrict values or lead to schemas, and are not served: no annotations whatever unknown ones
+// are.
+constexpr std::string_view kAsserting[] = {"$dynamicRef", "$recursiveRef", "disallow", "divisibleBy",
+                                           "extends"};
+
+std::string without_fragment(std::string_view uri) {
+  return std::string(uri.substr(0, uri.find('#')));
+}
+
+bool is_absolute(std::string_view uri) {
+  const std::size_t colon = uri.find(':');
+  return colon != std::string_view::npos && uri.substr(0, colon).find('/') == std::string_view::npos;
+}
+
+// RFC 3986's resolution, without dot segments.
+std::string absolute(std::string_view base, std::string_view uri) {
+  if (uri.empty()) return std::string(base);
+  if (is_absolute(uri)) return std::string(uri);
+  std::size_t authority = base.find("://");
+  authority = authority == std::string_view::npos ? 0 : authority + 3;
+  if (uri.starts_with('/')) {
+    const std::size_t path = base.find('/', authority);
+    return std::string(base.substr(0, path)) + std::string(uri);
+  }
+  const std::size_t slash = base.rfind('/');
+  if (slash == std::string_view::npos || slash < authority) return std::string(uri);
+  return std::string(base.substr(0, slash + 1)) + std::string(uri);
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    unsigned value = 0;
+    if (i + 2 >= text.size()) return std::nullopt;
+    const auto [end, error] = std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16);
+    if (error != std::errc() || end != text.data() + i + 3) return std::nullopt;
+    out += static_cast<char>(value);
+    i += 2;
+  }
+  return out;
+}
+
+std::string unescaped(std::string_view token) {
+  std::string out;
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    if (token[i] == '~' && i + 1 < token.size() && (token[i + 1] == '0' || token[i + 1] == '1'))
+      out += token[++i] == '0' ? '~' : '/';
+    else
+      out += token[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Pointer::text() const {
+  std::vector<const Step*> steps;
+  for (const Step* step = step_.get(); step != nullptr; step = step->parent.step_.get())
+    steps.push_back(step);
+  std::string out;
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    out += '/';
+    if (steps[i]->is_index) out += std::to_string(steps[i]->index);
+    for (const char c : steps[i]->key) {
+      if (c == '~')
+        out += "~0";
+      else if (c == '/')
+        out += "~1";
+      else
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string_view name_of(Keyword keyword) noexcept {
+  return kNames[static_cast<std::size_t>(keyword)];
+}
+
+Result<Keywords> Keywords::read(const Place& schema, bool accepts_unknown) {
+  Keywords out;
+  out.pointer_ = schema.pointer;
+  for (const auto [key, value] : schema.value.members()) {
+    if (const auto* at = std::ranges::find(kNames, key); at != kNames.end()) {
+      out.values_[static_cast<std::size_t>(at - kNames.begin())] = value;
+      continue;
+    }
+    if (std::ranges::binary_search(kSilent, key) || key.starts_with("x-")) continue;
+    if (accepts_unknown && std::ranges::find(kAsserting, key) == std::end(kAsserting)) continue;
+    return unsupported(schema.member(key, value), "The keyword \"" + std::string(key) + "\" is not served.");
+  }
+  return out;
+}
+
+bool Keywords::has_any() const noexcept {
+  return std::ranges::any_of(values_, [](JsonView value) { return static_cast<bool>(value); });
+}
+
+namespace {
+
+// Keywords whose values are data, in which $id and $anchor mean nothing.
+bool holds_data(std::string_view keyword) noexcept {
+  return keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples";
+}
+
+bool maps_names_to_schemas(std::string_view keyword) noexcept {
+  constexpr std::string_view kMaps[] = {"$defs",      "definitions",      "dependencies",
+                                        "properties", "dependentSchemas", "patternProperties"};
+  return std::ranges::find(kMaps, keyword) != std::end(kMaps);
+}
+
+}  // namespace
+
+Result<void> SchemaDocument::index(const Place& at, Role role, std::size_t resource) {
+  if (!at.value.is_object() && !at.value.is_array()) return {};
+  if (!fuel_->spend(8 + 8 * std::uint64_t{at.value.size()})) return out_of_fuel(at);
+  if (role == Role::schema && at.value.is_object()) {
+    for (const std::string_view name : {"$id", "id"}) {
+      const JsonView id = at.value.find(name);
+      if (!id.is_string() || id.text().starts_with('#') || at.pointer.is_root()) continue;
+      if (!fuel_->spend(64 + id.text().size())) return out_of_fuel(at);
+      Resource inner{at, absolute(resources_[resource].uri, without_fragment(id.text())), resource,
+                     name == "id"};
+      resource = resources_.size();
+      if (!inner.is_draft_4) resources_by_uri_.emplace(inner.uri, resource);
+      resources_.push_back(std::move(inner));
+    }
+    for (const std::string_view name : {"$anchor", "$dynamicAnchor"})
+      if (const JsonView anchor = at.value.find(name); anchor.is_string() && fuel_->spend(64))
+        anchors_.emplace(std::pair(resource, anchor.text()), at);
+  }
+  std::uint32_t i = 0;
+  for (const auto [key, value] : at.value.members()) {
+    if (at.value.is_array()) {
+      if (auto ok = index(at.item(i++, value), Role::schema, resource); !ok) return ok;
+      continue;
+    }
+    if (role == Role::schema && holds_data(key)) continue;
+    const bool is_map = role == Role::schema && maps_names_to_schemas(key);
+    if (auto ok = index(at.member(key, value), is_map ? Role::schemas_by_name : Role::schema, resource); !ok)
+      return ok;
+  }
+  return {};
+}
+
+Result<void> SchemaDocument::index() {
+  if (!resources_.empty()) return {};
+  const JsonView id = root_.find("$id");
+  resources_.push_back({root(), id.is_string() ? without_fragment(id.text()) : "", 0});
+  return index(root(), Role::schema, 0);
+}
+
+Result<std::size_t> SchemaDocument::resource_of(const Place& schema) {
+  if (auto ok = index(); !ok) return pass(ok);
+  const char* const at = schema.value.bytes().data();
+  const auto behind = std::ranges::upper_bound(
+      resources_, at, {}, [](const Resource& resource) { return resource.place.value.bytes().data(); });
+  auto found = static_cast<std::size_t>(behind - resources_.begin()) - 1;
+  const auto contains = [&](const Resource& resource) {
+    const std::string_view bytes = resource.place.value.bytes();
+    return at < bytes.data() + bytes.size();
+  };
+  while (found != 0 && !contains(resources_[found])) found = resources_[found].parent;
+  return found;
+}
+
+Result<Place> SchemaDocument::member(const Place& object, std::string_view key) {
+  constexpr std::uint32_t kFew = 16;
+  if (object.value.size() <= kFew) {
+    for (const auto [name, value] : object.value.members())
+      if (name == key) return object.member(name, value);
+    return Place{};
+  }
+  const auto [at, is_new] = members_.try_emplace(object.value.bytes().data());
+  if (is_new) {
+    if (!fuel_->spend(32 * std::uint64_t{object.value.size()})) return out_of_fuel(object);
+    for (const auto [name, value] : object.value.members()) at->second.emplace(name, Member{name, value});
+  }
+  const auto found = at->second.find(key);
+  return found == at->second.end() ? Place{} : object.member(found->second.key, found->second.value);
+}
+
+Result<Place> SchemaDocument::item(const Place& array, std::uint32_t index) {
+  if (index >= array.value.size()) return Place{};
+  const auto [at, is_new] = items_.try_emplace(array.value.bytes().data());
+  if (is_new) {
+    if (!fuel_->spend(8 * std::uint64_t{array.value.size()})) return out_of_fuel(array);
+    for (const auto [_, value] : array.value.members()) at->second.push_back(value);
+  }
+  return array.item(index, at->second[index]);
+}
+
+Result<Place> SchemaDocument::follow(Place from, std::string_view pointer, const Place& reference) {
+  bool is_data = false;
+  Role role = Role::schema;
+  while (from.value && !pointer.empty()) {
+    pointer.remove_prefix(1);  // the slash
+    const std::size_t end = std::min(pointer.find('/'), pointer.size());
+    const std::string token = unescaped(pointer.substr(0, end));
+    pointer.remove_prefix(end);
+    Result<Place> next = Place{};
+    if (from.value.is_object()) {
+      is_data |= role == Role::schema && holds_data(token);
+      const bool is_map = role == Role::schema && maps_names_to_schemas(token);
+      role = is_map ? Role::schemas_by_name : Role::schema;
+      next = member(from, token);
+    } else if (from.value.is_array()) {
+      role = Role::schema;
+      std::uint32_t index = 0;
+      const auto [at, error] = std::from_chars(token.data(), token.data() + token.size(), index);
+      if (error == std::errc() && at == token.data() + token.size()) next = item(from, index);
+    }
+    if (!next) return next;
+    from = *std::move(next);
+  }
+  // Resources within data are not indexed, so references within them could start from a wrong one.
+  if (is_data && from.value && from.value.bytes().find("$ref") != std::string_view::npos)
+    return unsupported(reference,
+                       "A reference to data (const, enum, default, examples) that holds references "
+                       "is not served.");
+  return from;
+}
+
+Result<Place> SchemaDocument::resolve(const Place& place) {
+  if (!place.value.is_string()) return malformed(place, "A reference is a string.");
+  const std::string_view reference = place.value.text();
+  if (!fuel_->spend(64 + reference.size())) return out_of_fuel(place);
+  const auto unknown = [&] {
+    return malformed(place, "The reference \"" + std::string(reference) + "\" names nothing.");
+  };
+  const auto own = resource_of(place);
+  if (!own) return pass(own);
+  std::size_t resource = *own;
+  for (std::size_t around = resource;; around = resources_[around].parent) {
+    if (resources_[around].is_draft_4)
+      return unsupported(place, "A reference within a schema that \"id\" names is not served; \"$id\" is.");
+    if (around == resources_[around].parent) break;
+  }
+  const std::string document = without_fragment(reference);
+  if (const std::string uri = absolute(resources_[resource].uri, document); uri != resources_[resource].uri) {
+    const auto at = resources_by_uri_.find(uri);
+    if (uri == resources_[0].uri)
+      resource = 0;
+    else if (at != resources_by_uri_.end())
+      resource = at->second;
+    else
+      return unsupported(place, "The reference \"" + std::string(reference) + "\" leads out of the schema.");
+  }
+  const std::size_t hash = reference.find('#');
+  if (hash == std::string_view::npos) return resources_[resource].place;
+  const auto fragment = percent_decoded(reference.substr(hash + 1));
+  if (!fragment) return unknown();
+  if (!fragment->empty() && !fragment->starts_with('/')) {
+    const auto at = anchors_.find({resource, *fragment});
+    if (at == anchors_.end()) return unknown();
+    return at->second;
+  }
+  auto target = follow(resources_[resource].place, *fragment, place);
+  if (target && !target->value) return unknown();
+  return target;
+}
+
+}  // namespace flyball::grammar

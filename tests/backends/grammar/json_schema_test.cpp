@@ -1,0 +1,248 @@
+#include "backends/grammar/json_schema.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "config/json_reader.hpp"
+#include "recognizer.hpp"
+#include "sampler.hpp"
+
+namespace flyball::grammar {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Result<Grammar> compile(std::string_view schema, const JsonOptions& options = {}, const Limits& limits = {}) {
+  const auto packed = read_packed(schema);
+  if (!packed) return pass(packed);
+  Fuel fuel(limits.steps);
+  return from_json_schema(packed->view(), options, limits, fuel);
+}
+
+bool accepts(const Grammar& grammar, std::string_view text) {
+  return Recognizer(grammar, text).accepts();
+}
+
+Json cases() {
+  std::ifstream file(FLYBALL_SOURCE_DIR "/tests/backends/grammar/schemas.json");
+  return Json::parse(file);
+}
+
+TEST(JsonSchema, AcceptsValidDocumentsAndNoOthers) {
+  const Json all = cases();
+  ASSERT_GE(all.size(), 150u);
+  for (const auto& each : all) {
+    const std::string schema = each["schema"].dump();
+    for (const auto whitespace : {JsonOptions::Whitespace::none, JsonOptions::Whitespace::flexible}) {
+      const auto grammar = compile(schema, {.whitespace = whitespace});
+      ASSERT_TRUE(grammar) << schema << describe(grammar.error());
+      const bool flexible = whitespace == JsonOptions::Whitespace::flexible;
+      for (const auto& document : each["valid"]) {
+        EXPECT_TRUE(accepts(*grammar, document.dump())) << schema << "\n" << document.dump();
+        EXPECT_TRUE(!flexible || accepts(*grammar, document.dump(2))) << schema << "\n" << document.dump(2);
+      }
+      for (const auto& document : each["invalid"]) {
+        EXPECT_FALSE(accepts(*grammar, document.dump())) << schema << "\n" << document.dump();
+        EXPECT_FALSE(flexible && accepts(*grammar, document.dump(2))) << schema << "\n" << document.dump(2);
+      }
+    }
+  }
+}
+
+TEST(JsonSchema, WordsAreJson) {
+  std::mt19937 random(5);
+  for (const auto& each : cases()) {
+    const auto grammar = compile(each["schema"].dump());
+    ASSERT_TRUE(grammar);
+    Sampler sampler(*grammar);
+    for (int i = 0; i < 5; ++i) {
+      const std::string word = sampler.word(random, 64);
+      EXPECT_TRUE(Json::accept(word)) << each["schema"].dump() << "\n" << word;
+      EXPECT_TRUE(accepts(*grammar, word)) << each["schema"].dump() << "\n" << word;
+    }
+  }
+}
+
+TEST(JsonSchema, WhitespaceIsBounded) {
+  const auto compact = compile("true", {.whitespace = JsonOptions::Whitespace::none});
+  const auto flexible = compile("true");
+  ASSERT_TRUE(compact && flexible);
+  EXPECT_TRUE(accepts(*compact, R"({"a":[1,2]})"));
+  EXPECT_FALSE(accepts(*compact, R"({"a": [1,2]})"));
+  EXPECT_TRUE(accepts(*flexible, R"({"a": [1, 2], "b":{}})"));
+  EXPECT_TRUE(accepts(*flexible, "{\n\t\"a\": 1\n}"));
+  EXPECT_FALSE(accepts(*flexible, R"({"a":  1})"));
+  EXPECT_FALSE(accepts(*flexible, R"({"a" :1})"));
+  EXPECT_FALSE(accepts(*flexible, "{\"a\":\n1}"));
+  EXPECT_FALSE(accepts(*flexible, " {}"));
+  EXPECT_FALSE(accepts(*flexible, "[" + std::string(2, ' ') + "1]"));
+  EXPECT_TRUE(accepts(*flexible, "[\n" + std::string(32, ' ') + "1]"));
+  EXPECT_FALSE(accepts(*flexible, "[\n" + std::string(33, ' ') + "1]"));
+}
+
+TEST(JsonSchema, KeysComeInDeclaredOrderAndOthersBehindThem) {
+  const auto grammar = compile(R"({"type":"object","properties":{"b":{},"a":{}},"required":["a"]})");
+  ASSERT_TRUE(grammar);
+  EXPECT_TRUE(accepts(*grammar, R"({"b":1,"a":2,"c":3})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":2,"b":1})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"c":3,"a":2})"));
+}
+
+TEST(JsonSchema, RequiredNamesMayBeRepeated) {
+  const auto grammar =
+      compile(R"({"type":"object","required":["a","b","a","c"],"additionalProperties":{"type":"integer"}})");
+  ASSERT_TRUE(grammar);
+  EXPECT_TRUE(accepts(*grammar, R"({"a":1,"b":2,"c":3})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":1,"b":2})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":1,"b":2,"a":3,"c":4})"));
+}
+
+TEST(JsonSchema, StringsMayBeEscapedInAnyWayUnlessTheirTextMatters) {
+  const auto free = compile(R"({"type":"string","maxLength":2})");
+  ASSERT_TRUE(free);
+  EXPECT_TRUE(accepts(*free, R"("\u0041\/")"));
+  EXPECT_TRUE(accepts(*free, R"("\ud83d\ude00x")"));
+  EXPECT_FALSE(accepts(*free, R"("\u0041\u0041\u0041")"));
+  EXPECT_FALSE(accepts(*free, R"("\ud83d")"));
+  EXPECT_FALSE(accepts(*free, "\"\n\""));
+  EXPECT_FALSE(accepts(*free, "\"\xff\""));
+  // A key in another spelling would be taken for one that is not declared.
+  const auto keys = compile(R"({"type":"object","properties":{"a":{"type":"integer"}}})");
+  ASSERT_TRUE(keys);
+  EXPECT_FALSE(accepts(*keys, R"({"\u0061":"x"})"));
+}
+
+TEST(JsonSchema, NumbersStayWithinDoubles) {
+  const auto number = compile(R"({"type":"number"})");
+  ASSERT_TRUE(number);
+  for (const char* text : {"0", "-0", "1e5", "1E+300", "1.5e-300", "9.9e307", "123456789012345678901"})
+    EXPECT_TRUE(accepts(*number, text)) << text;
+  for (const char* text : {"01", "1e309", "+1", ".5", "1.", "1e", "NaN", "12e300"})
+    EXPECT_FALSE(accepts(*number, text)) << text;
+  // Read as a double, the decimal is 0.3 itself.
+  const auto above = compile(R"({"exclusiveMinimum":0.3,"type":"number"})");
+  ASSERT_TRUE(above);
+  EXPECT_FALSE(accepts(*above, "0.300000000000000000001"));
+  EXPECT_TRUE(accepts(*above, "0.30000000000000004"));
+}
+
+TEST(JsonSchema, AnyJsonObjectIsAnObject) {
+  const Limits limits;
+  Fuel fuel(limits.steps);
+  const auto grammar = any_json_object({}, limits, fuel);
+  ASSERT_TRUE(grammar);
+  EXPECT_TRUE(accepts(*grammar, R"({"a":[{"b":null}],"c":-1.5e3})"));
+  EXPECT_TRUE(accepts(*grammar, "{}"));
+  EXPECT_FALSE(accepts(*grammar, "[]"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":)"));
+}
+
+struct Refusal {
+  std::string_view schema;
+  ErrorCode code;
+  std::string_view where;
+};
+
+TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
+  constexpr auto unsupported = ErrorCode::unsupported_feature, invalid = ErrorCode::invalid_value;
+  const Refusal cases[] = {
+      {R"({"properties":{"a":{"nullable":true}}})", unsupported, "/properties/a/nullable"},
+      {R"({"items":{"$dynamicRef":"#x"}})", unsupported, "/items/$dynamicRef"},
+      {R"({"discriminator":{}})", unsupported, "/discriminator"},
+      {R"({"properties":{"a/b~":{"foo":1}}})", unsupported, "/properties/a~1b~0/foo"},
+      {R"x({"pattern":"(?=a)"})x", unsupported, "/pattern"},
+      {R"x({"pattern":"("})x", invalid, "/pattern"},
+      {R"x({"patternProperties":{"(a)\\1":{}}})x", unsupported, "/patternProperties/(a)\\1"},
+      {R"({"type":"array","multipleOf":0.01})", unsupported, "/multipleOf"},
+      {R"({"multipleOf":0})", invalid, "/multipleOf"},
+      {R"({"multipleOf":"a"})", invalid, "/multipleOf"},
+      {R"({"minimum":"0"})", invalid, "/minimum"},
+      {R"({"minLength":-1})", invalid, "/minLength"},
+      {R"({"minLength":1.5})", invalid, "/minLength"},
+      {R"({"minItems":2000000})", ErrorCode::unsupported_value, "/minItems"},
+      {R"({"type":5})", invalid, "/type"},
+      {R"({"type":"strin"})", invalid, "/type"},
+      {R"({"type":["string","x"]})", invalid, "/type"},
+      {R"({"type":[]})", invalid, "/type"},
+      {R"({"enum":1})", invalid, "/enum"},
+      {R"({"const":1e300})", unsupported, "/const"},
+      {R"({"required":"a"})", invalid, "/required"},
+      {R"({"required":[1]})", invalid, "/required"},
+      {R"({"properties":[]})", invalid, "/properties"},
+      {R"({"properties":{"a":1}})", invalid, "/properties/a"},
+      {R"({"items":"x"})", invalid, "/items"},
+      {R"({"prefixItems":{}})", invalid, "/prefixItems"},
+      {R"({"prefixItems":[1]})", invalid, "/prefixItems/0"},
+      {R"({"anyOf":{}})", invalid, "/anyOf"},
+      {R"({"anyOf":[{"type":"x"}]})", invalid, "/anyOf/0/type"},
+      {R"({"uniqueItems":1})", invalid, "/uniqueItems"},
+      {R"({"format":1})", invalid, "/format"},
+      {R"({"pattern":1})", invalid, "/pattern"},
+      {R"({"$ref":1})", invalid, "/$ref"},
+      {R"({"$ref":"#/nowhere"})", invalid, "/$ref"},
+      {R"({"$ref":"#nowhere"})", invalid, "/$ref"},
+      {R"({"$ref":"https://example.com/x"})", unsupported, "/$ref"},
+      {R"({"$ref":"#"})", invalid, ""},
+      {R"({"anyOf":[{"type":"null"},{"$ref":"#"}]})", invalid, ""},
+      {R"({"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"})", invalid, "/$defs/a"},
+      {R"({"properties":{"a":{"type":"array","contains":{"type":"null"},"maxItems":3}}})", unsupported,
+       "/properties/a"},
+      {R"({"properties":{"a":{"type":"object","minProperties":2}}})", unsupported, "/properties/a"},
+      {R"({"items":{"type":"string","pattern":"a.{9}b","maxLength":900000}})", ErrorCode::unsupported_value,
+       "/items/maxLength"},
+      {R"({"properties":{"p":{"type":"array","contains":{"const":1},"minItems":2}}})", unsupported,
+       "/properties/p"},
+      {R"({"items":{"minProperties":3,"required":["a"],"type":"object"}})", unsupported, "/items"},
+      {R"({"minimum":true})", invalid, "/minimum"},
+      {R"({"maximum":false})", invalid, "/maximum"},
+      {R"({"multipleOf":true})", invalid, "/multipleOf"},
+      {R"({"exclusiveMinimum":"a"})", invalid, "/exclusiveMinimum"},
+      {R"({"type":"number","minimum":1e30})", invalid, ""},
+      {R"({"oneOf":[{"propertyNames":{"format":"email"}},{"type":"object","required":["\"q\"@example.com"]}]})",
+       unsupported, "/oneOf/0/propertyNames/format"},
+      {R"({"not":{"format":"date"}})", unsupported, "/not/format"},
+      {R"({"not":{"additionalProperties":{"type":"null"}}})", unsupported, "/not/additionalProperties"},
+      {R"({"not":{"patternProperties":{"a":{"type":"null"}}}})", unsupported, "/not/patternProperties"},
+      {R"({"oneOf":[{"format":"date","type":"string"},{"format":"email","type":"string"}]})", unsupported,
+       "/oneOf/1/format"},
+      {R"({"properties":{"a":{"id":"x","items":{"$ref":"#"}}}})", unsupported, "/properties/a/items/$ref"},
+      {R"({"$defs":{"a":{"$id":"x","$anchor":"n"}},"$ref":"#n"})", invalid, "/$ref"},
+      {R"({"default":{"$anchor":"n"},"$ref":"#n"})", invalid, "/$ref"},
+      {R"({"default":{"items":{"$ref":"#"}},"$ref":"#/default"})", unsupported, "/$ref"},
+      {"1", invalid, ""},
+      {"false", invalid, ""},
+      {R"({"type":"integer","minimum":2,"maximum":1})", invalid, ""},
+      {R"({"type":"integer","enum":["a"]})", invalid, ""},
+      {R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})", invalid, ""},
+      {R"({"type":"array","items":{"$ref":"#"},"minItems":1})", invalid, ""},
+      {R"({"type":"object","additionalProperties":false,"required":["a"]})", invalid, ""},
+  };
+  for (const auto& each : cases) {
+    const auto grammar = compile(each.schema);
+    ASSERT_FALSE(grammar) << each.schema;
+    EXPECT_EQ(grammar.error().code, each.code) << each.schema << describe(grammar.error());
+    EXPECT_EQ(grammar.error().where, each.where) << each.schema << describe(grammar.error());
+    EXPECT_FALSE(grammar.error().message.empty());
+  }
+}
+
+TEST(JsonSchema, PartsThatNothingSatisfiesLeaveNoDeadEnd) {
+  // The second alternative would never end, and the property "b" has no value.
+  const auto grammar = compile(R"({"anyOf":[{"type":"integer"},{"$ref":"#/$defs/e"}],
+    "$defs":{"e":{"type":"array","items":{"$ref":"#/$defs/e"},"minItems":1}}})");
+  ASSERT_TRUE(grammar);
+  for (std::size_t i = 0; i < grammar->nodes(); ++i) {
+    const Node& node = grammar->node(static_cast<NodeId>(i));
+    EXPECT_FALSE(node.kind == Kind::text && grammar->text_of(node) == "[");
+  }
+  EXPECT_TRUE(accepts(*grammar, "7"));
+}
+
+}  // namespace
+}  // namespace flyball::grammar
