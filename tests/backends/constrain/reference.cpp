@@ -11,49 +11,6 @@ using grammar::Node;
 using grammar::NodeId;
 using grammar::RuleId;
 
-Reference::Ends Reference::compute(const Node& node, std::size_t at) {
-  const auto children = grammar_.children(node);
-  Ends out;
-  switch (node.kind) {
-    case Kind::text: {
-      const auto text = grammar_.text_of(node);
-      if (word_.substr(at).starts_with(text)) out.insert(at + text.size());
-      break;
-    }
-    case Kind::bytes:
-      if (at < word_.size() && grammar_.set_of(node)[static_cast<std::uint8_t>(word_[at])])
-        out.insert(at + 1);
-      break;
-    case Kind::dfa:
-      for (std::size_t end = at; end <= word_.size(); ++end) {
-        if (grammar_.dfa_of(node).accepts(word_.substr(at, end - at))) out.insert(end);
-      }
-      break;
-    case Kind::rule:
-      return ends_of(grammar_.body(grammar_.rule_of(node)), at);
-    case Kind::sequence:
-      out = {at};
-      for (const NodeId child : children) out = ends_after(child, out);
-      break;
-    case Kind::choice:
-      for (const NodeId child : children) out.merge(Ends(ends_of(child, at)));
-      break;
-    case Kind::repeat: {
-      // More words than there are bytes add nothing new: all but that many of them are empty.
-      const auto most_words = static_cast<std::uint32_t>(word_.size() - at + 1);
-      const std::uint32_t least = std::min(node.least, most_words), most = std::min(node.most, most_words);
-      Ends now = {at};
-      for (std::uint32_t count = 0;; ++count) {
-        if (count >= least) out.insert(now.begin(), now.end());
-        if (count == most) break;
-        now = ends_after(children[0], now);
-      }
-      break;
-    }
-  }
-  return out;
-}
-
 bool is_left_recursive(const Grammar& grammar) {
   std::vector<bool> nullable(grammar.nodes(), false), productive(grammar.nodes(), false);
   const auto at = [](NodeId id) { return static_cast<std::size_t>(id); };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/grammar/grammar.hpp"
+#include "tests/backends/grammar/recognizer.hpp"
 
 namespace flyball::constrain::testing {
 
@@ -19,34 +20,8 @@ inline std::uint32_t below(Random& random, std::uint32_t n) {
   return static_cast<std::uint32_t>(random() % n);
 }
 
-// Whether a word is one of the grammar's: the sets of positions that each node can lead to, memoized.
-class Reference {
- public:
-  Reference(const grammar::Grammar& grammar, std::string_view word) : grammar_(grammar), word_(word) {}
-  bool accepts() { return ends_of(grammar_.body(grammar::RuleId{0}), 0).contains(word_.size()); }
-
- private:
-  using Ends = std::set<std::size_t>;
-  const Ends& ends_of(grammar::NodeId id, std::size_t at) {
-    const auto key = std::pair{id, at};
-    const auto known = memo_.find(key);
-    if (known != memo_.end()) return known->second;
-    return memo_[key] = compute(grammar_.node(id), at);
-  }
-  Ends compute(const grammar::Node& node, std::size_t at);
-  Ends ends_after(grammar::NodeId id, const Ends& from) {
-    Ends out;
-    for (const std::size_t at : from) out.insert(ends_of(id, at).begin(), ends_of(id, at).end());
-    return out;
-  }
-
-  const grammar::Grammar& grammar_;
-  std::string_view word_;
-  std::map<std::pair<grammar::NodeId, std::size_t>, Ends> memo_;
-};
-
 inline bool accepts(const grammar::Grammar& grammar, std::string_view word) {
-  return Reference(grammar, word).accepts();
+  return flyball::grammar::Recognizer(grammar, word).accepts();
 }
 
 // Whether a rule can call itself before it reads a byte, by the definition.
