@@ -56,7 +56,7 @@ class Masks {
     std::vector<TokenId> tokens;      // beside the safe ones
     std::vector<std::uint64_t> bits;  // instead of both where those are many
   };
-  // Which safe text goes on from a place: all of up to so many characters, and of more perhaps some.
+  // The safe text that goes on from a place: all of up to so many characters, and perhaps some that is longer.
   struct Text {
     std::size_t all = 0;
     bool more = true;

@@ -16,7 +16,7 @@ Result<Dfa> string_content(Bound bound);
 
 // Between quotes, each string in one spelling (Spelling::json_string).
 Result<Dfa> plain_strings(Bound bound);
-// Those of `strings` with least to most characters.
+// The strings with least to most characters.
 Result<Dfa> with_length(const Dfa& strings, std::uint32_t least, std::uint32_t most, Bound bound);
 
 // Strings of any number of characters of one kind, such as those of ^[a-z]+$; a grammar counts them without

@@ -14,10 +14,15 @@ namespace {
 
 constexpr std::size_t kWholeDigits = 21, kFractionDigits = 24;
 
-// Which of the numbers without a sign are meant, by how they compare with a given one.
+// The numbers without a sign that are meant, by how they compare with a given one.
 struct Side {
   bool less = false, equal = false, greater = false;
 };
+
+Result<Dfa> within(const Result<Dfa>& numbers, const Result<Dfa>& all, Bound bound) {
+  if (!numbers) return numbers;
+  return all ? intersect(*numbers, *all, bound) : all;
+}
 
 Result<Dfa> of_pattern(std::string_view pattern, Bound bound) {
   return from_regex(pattern, {}, bound);
@@ -256,11 +261,7 @@ Result<Dfa> decimals_equal(std::span<const Decimal> values, Bound bound) {
       return fail(ErrorCode::unsupported_value,
                   "The numbers have more than " + std::to_string(bound.states) + " digits together.");
   }
-  auto dfa = determinize(nfa, start, accept, bound);
-  if (!dfa) return dfa;
-  auto all = all_decimals(bound);
-  if (!all) return all;
-  return intersect(*dfa, *all, bound);
+  return within(determinize(nfa, start, accept, bound), all_decimals(bound), bound);
 }
 
 Result<Dfa> integers(Bound bound) {
@@ -288,7 +289,7 @@ Result<Dfa> multiples(std::uint64_t of, Bound bound) {
     }
   };
   for (std::uint64_t r = 0; r < of; ++r) digits(first + static_cast<Nfa::State>(r), r, 0);
-  digits(start, 0, 0);  // of numbers with needless zeros integers() has none
+  digits(start, 0, 0);  // exact_integers() drops numbers with needless zeros
   const auto minus = nfa.add();
   nfa.edge(start, {'-', '-'}, minus);
   digits(minus, 0, 0);
@@ -297,11 +298,7 @@ Result<Dfa> multiples(std::uint64_t of, Bound bound) {
   nfa.edge(point, {'0', '0'}, zeros);
   nfa.edge(zeros, {'0', '0'}, zeros);
   nfa.jump(zeros, accept);
-  auto dfa = determinize(nfa, start, accept, bound);
-  if (!dfa) return dfa;
-  auto whole = exact_integers(bound);
-  if (!whole) return whole;
-  return intersect(*dfa, *whole, bound);
+  return within(determinize(nfa, start, accept, bound), exact_integers(bound), bound);
 }
 
 Result<Dfa> broken_decimals(Bound bound) {

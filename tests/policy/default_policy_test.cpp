@@ -337,7 +337,7 @@ TEST(ShippedPolicy, VulkanSharesNoCardWithOpenCl) {
     EXPECT_EQ(vulkan_of(kTwo3090, true, kind), Verdict::available) << kind;
     EXPECT_EQ(vulkan_of(kApu, true, kind), Verdict::chosen) << kind << ": one memory, and no card";
   }
-  // Of a card that both were measured on, the clearly faster engine has it.
+  // The clearly faster engine has the card if both were measured there.
   const auto denied = [&](double opencl_tps, double vulkan_tps) {
     Facts facts = facts_of({"", kRtx4090, {}, "", ""}, true);
     if (opencl_tps > 0) facts.set("backend.opencl.decode_tps", opencl_tps, "measured");

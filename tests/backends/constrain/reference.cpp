@@ -43,7 +43,7 @@ bool is_left_recursive(const Grammar& grammar) {
       }
     }
   }
-  // Which nodes a node can begin with.
+  // The nodes that a node can begin with.
   std::vector<std::set<std::size_t>> first(grammar.nodes());
   for (std::size_t i = 0; i < grammar.nodes(); ++i) {
     const Node& node = grammar.node(NodeId{static_cast<std::uint32_t>(i)});
