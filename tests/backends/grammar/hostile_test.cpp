@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <ctime>
 #include <functional>
 #include <map>
 #include <new>
@@ -351,21 +350,16 @@ const std::map<std::string, std::string>& outcomes() {
 
 class HostileSchema : public testing::TestWithParam<Hostile> {};
 
-TEST_P(HostileSchema, EndsSoonWithinTheLimits) {
+TEST_P(HostileSchema, EndsWithinTheLimits) {
   const auto packed = read_packed(GetParam().schema);
   ASSERT_TRUE(packed) << describe(packed.error());
   Fuel fuel(kLimits.steps);
   g_peak = g_live.load();
   const std::size_t before = g_live;
-  const std::clock_t start = std::clock();
   const auto grammar = from_json_schema(packed->view(), {}, kLimits, fuel);
-  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   const std::size_t peak = g_peak - before;
-  RecordProperty("milliseconds", static_cast<int>(seconds * 1e3));
   RecordProperty("peak_kilobytes", static_cast<int>(peak >> 10));
   EXPECT_LE(peak, kMostMemory);
-  // Time of this process on a machine that may be loaded; fuel is what bounds it.
-  EXPECT_LT(seconds, 2);
   if (grammar) {
     EXPECT_LE(grammar->memory(), kLimits.memory);
   } else {
