@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "backends/grammar/quoted.hpp"
+#include "config/name_list.hpp"
 
 namespace flyball::constrain {
 namespace {
@@ -74,7 +74,7 @@ class Outliner {
   Result<void> enter_rule(grammar::RuleId rule) {
     if (!grammar_.is_defined(rule)) {
       return fail(ErrorCode::invalid_value,
-                  "the rule " + grammar::quoted(grammar_.name(rule)) + " has no definition");
+                  "the rule " + config::quoted(grammar_.name(rule)) + " has no definition");
     }
     enter(static_cast<std::uint32_t>(grammar_.body(rule)));
     return {};

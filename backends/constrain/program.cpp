@@ -9,7 +9,7 @@
 
 #include "backends/constrain/nfa.hpp"
 #include "backends/constrain/outline.hpp"
-#include "backends/grammar/quoted.hpp"
+#include "config/name_list.hpp"
 
 namespace flyball::constrain {
 namespace {
@@ -56,9 +56,7 @@ class Compiler {
 
   const NodeFacts& facts(NodeId id) const { return facts_[static_cast<std::size_t>(id)]; }
 
-  std::string name_of(ProcedureId which) const {
-    return grammar::quoted(grammar_.name(sources_[which].rule));
-  }
+  std::string name_of(ProcedureId which) const { return config::quoted(grammar_.name(sources_[which].rule)); }
 
   std::unexpected<Error> out_of_fuel(ProcedureId which) const {
     return fail(ErrorCode::unsupported_feature, "the grammar takes more than " + std::to_string(steps_) +
@@ -261,7 +259,7 @@ class Compiler {
   std::unexpected<Error> left_recursion(std::vector<grammar::RuleId> rules) const {
     constexpr std::size_t kNamed = 4;  // a longer cycle is cut: the message is for a person
     rules.erase(std::ranges::unique(rules).begin(), rules.end());
-    const auto name = [&](std::size_t i) { return grammar::quoted(grammar_.name(rules[i])); };
+    const auto name = [&](std::size_t i) { return config::quoted(grammar_.name(rules[i])); };
     std::string cycle;
     for (std::size_t i = 0; i < std::min(rules.size(), kNamed); ++i) cycle += name(i) + " -> ";
     if (rules.size() > kNamed) cycle += "... -> ";

@@ -121,7 +121,7 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
     std::erase_if(later, [](const Prompt& p) { return p.it->second.in_step || !p.it->second.admitted; });
     plan_prompts(std::move(later), budget, asked, plan);
   } else {
-    // Where others' prompts fill every step, a step now and then goes to sequences behind instead of them.
+    // Sequences behind get a step now and then, also where the prompts of others fill every step.
     const bool turn =
         credit_ >= budget.alone && add_behind(later, /*turn=*/true, budget, with(asked, behind_ask), plan);
     if (!turn) {

@@ -10,7 +10,7 @@
 
 #include "backends/grammar/automata.hpp"
 #include "backends/grammar/code_points.hpp"
-#include "backends/grammar/quoted.hpp"
+#include "config/name_list.hpp"
 #include "config/utf8.hpp"
 
 namespace flyball::grammar {
@@ -69,7 +69,7 @@ class Reader {
       if (grammar_.is_defined(rule)) continue;
       at_ = uses_[i];
       invalid(i == 0 ? "the grammar has no rule \"root\""
-                     : "the rule " + quoted(grammar_.name(rule)) + " has no definition");
+                     : "the rule " + config::quoted(grammar_.name(rule)) + " has no definition");
     }
     return std::move(grammar_);
   }

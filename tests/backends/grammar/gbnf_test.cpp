@@ -178,7 +178,7 @@ TEST(Gbnf, CutsLongNames) {
   const std::string name(256, 'n');
   const auto undefined = read("root ::= " + name);
   ASSERT_FALSE(undefined.has_value());
-  EXPECT_TRUE(undefined.error().message.contains('"' + name.substr(0, 64) + "...\""))
+  EXPECT_TRUE(undefined.error().message.contains('"' + name.substr(0, 80) + "...\""))
       << undefined.error().message;
   EXPECT_LT(undefined.error().message.size(), 150U);
   const auto left = read("root ::= " + name + "\n" + name + " ::= " + name + " \"a\" | \"b\"");
