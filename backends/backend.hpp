@@ -14,6 +14,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "backends/constraint.hpp"
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
 #include "config/request_settings.hpp"
@@ -25,8 +26,8 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 // ---- what is asked ----------------------------------------------------------------------------------------
 
-// Messages and tools as the client sent them, checked by the API: rendered by the model's own chat template on
-// the engine's side of the line.
+// Messages and tools as the client sent them, checked by the API: rendered by the model's own chat template
+// on the engine's side of the line.
 struct ChatPrompt {
   PackedJson messages;       // array of {role, content, ...}
   PackedJson tools;          // array, or empty
@@ -44,25 +45,26 @@ struct TokenPrompt {
 };
 using Prompt = std::variant<ChatPrompt, TextPrompt, TokenPrompt>;
 
-// Ranges are checked by the API against one table (daemon/api) and again by check(): the engine trusts nobody.
+// Ranges are checked by the API against one table (daemon/api) and again by check(): the engine trusts
+// nobody.
 struct SamplingParams {
-  float temperature = 1.0F;          // 0: greedy. [0, 2]
-  std::int32_t top_k = 0;            // 0: off
-  float top_p = 1.0F;                // (0, 1]
-  float min_p = 0.0F;                // [0, 1]
-  float typical_p = 1.0F;            // (0, 1]; 1: off
-  float repetition_penalty = 1.0F;   // (0, 2]; 1: off
-  float frequency_penalty = 0.0F;    // [-2, 2]
-  float presence_penalty = 0.0F;     // [-2, 2]
-  std::uint64_t seed = 0;            // always set by whoever starts the request: the draw of token i is a function
-                                     // of (seed, i) alone, so that a resumed stream draws the same tokens
-  std::map<Token, float> logit_bias; // [-100, 100]
-  std::int32_t top_logprobs = -1;    // -1: no logprobs; 0: of the chosen token; k <= 20: and the k likeliest
+  float temperature = 1.0F;         // 0: greedy. [0, 2]
+  std::int32_t top_k = 0;           // 0: off
+  float top_p = 1.0F;               // (0, 1]
+  float min_p = 0.0F;               // [0, 1]
+  float typical_p = 1.0F;           // (0, 1]; 1: off
+  float repetition_penalty = 1.0F;  // (0, 2]; 1: off
+  float frequency_penalty = 0.0F;   // [-2, 2]
+  float presence_penalty = 0.0F;    // [-2, 2]
+  std::uint64_t seed = 0;  // always set by whoever starts the request: the draw of token i is a function
+                           // of (seed, i) alone, so that a resumed stream draws the same tokens
+  std::map<Token, float> logit_bias;  // [-100, 100]
+  std::int32_t top_logprobs = -1;     // -1: no logprobs; 0: of the chosen token; k <= 20: and the k likeliest
 };
 Result<void> check(const SamplingParams& params);
 
 struct CompletionRequest {
-  std::string id;  // unique in the process; appears in logs and receipts
+  std::string id;     // unique in the process; appears in logs and receipts
   std::string owner;  // whose prompts may share KV with it, and tell so by their time: the app
   Prompt prompt;
   SamplingParams sampling;
@@ -70,10 +72,13 @@ struct CompletionRequest {
   // Prompt and answer together: the answer ends there with reason `length`, and a prompt that leaves no room
   // for one is refused (token_limit_exceeded) before any of it is computed. 0: no such limit.
   std::uint32_t total_tokens = 0;
-  std::vector<std::string> stop; // at most 16 of at most 256 bytes
+  std::vector<std::string> stop;  // at most 16 of at most 256 bytes
   bool ignore_eos = false;
-  // Resumption of a stream whose engine died: tokens already generated, and the bytes of text already delivered.
-  // Greedy (and seeded) continuations are byte-equal to an uninterrupted run.
+  // Every text that is sent begins a word of it, and an answer that ends by `stop` (a stop string apart) is a
+  // word. ignore_eos has no effect then: the answer ends where its word does. An upstream refuses it.
+  std::optional<Constraint> constraint;
+  // Resumption of a stream whose engine died: tokens already generated, and the bytes of text already
+  // delivered. Greedy (and seeded) continuations are byte-equal to an uninterrupted run.
   std::vector<Token> resume_tokens;
   std::uint64_t resume_text_bytes = 0;
   // How the engine computes it beside others; an upstream ignores them.
@@ -90,8 +95,8 @@ struct TokenLogprob {
   bool in_text = true;  // false: a control token, which the answer's text leaves out
 };
 
-// Newly generated tokens and the text they released. Text is whole UTF-8 sequences only, and may be empty while
-// a sequence or a possible stop string is incomplete. Upstreams leave tokens empty.
+// Newly generated tokens and the text they released. Text is whole UTF-8 sequences only, and may be empty
+// while a sequence or a possible stop string is incomplete. Upstreams leave tokens empty.
 struct Delta {
   std::string text;
   std::vector<Token> tokens;
@@ -109,10 +114,12 @@ struct Usage {
   std::uint32_t cached_tokens = 0;  // prompt tokens whose KV was reused
 };
 
-struct Timings {              // microseconds on the engine's monotonic clock
+struct Timings {                 // microseconds on the engine's monotonic clock
   std::uint64_t queue_us = 0;    // arrival to first prefill step
   std::uint64_t prefill_us = 0;  // first prefill step to first token (TTFT = queue + prefill)
   std::uint64_t decode_us = 0;   // first token to last
+  std::uint64_t compile_us = 0;  // of the constraint; of one that was compiled before, next to nothing
+  std::uint64_t mask_us = 0;     // of all its tokens' masks, beside the device's work
 };
 
 struct Done {
@@ -170,7 +177,7 @@ inline std::string to_string(const DeviceShare& share) {
          (share.weights.empty() ? "" : ", weights " + share.weights);
 }
 
-struct BackendInfo {  // fixed once ready
+struct BackendInfo {         // fixed once ready
   std::string backend;       // an engine kind
   std::string model;         // the id in config.yaml
   std::string architecture;  // as in model::ModelConfig
@@ -188,7 +195,7 @@ struct BackendInfo {  // fixed once ready
   std::uint64_t kv_token_bytes = 0;      // of one token's KV as f16; 0: not known, as of one that is ready
   bool has_chat_template = false;
   std::optional<bool> tool_template;  // the file's chat template has a place for tools; nullopt: not known
-  std::vector<DeviceShare> devices;  // in order of layers; empty: the machine's own processors
+  std::vector<DeviceShare> devices;   // in order of layers; empty: the machine's own processors
 };
 // KV of one sequence of so many tokens, kept as `kv_type`. 0: not known.
 inline std::uint64_t kv_bytes_of(const BackendInfo& info, std::string_view kv_type,
@@ -204,17 +211,18 @@ struct BackendLoad {  // a snapshot, cheap to take
   std::uint64_t prompt_tokens = 0, completion_tokens = 0;
   std::uint64_t cached_tokens = 0;  // of the prompt tokens, those whose KV was there
   std::uint64_t preemptions = 0;    // of a sequence whose KV another one needed: computed again
-  std::uint64_t restored_tokens = 0;  // positions whose KV came back from the disk; most are cached tokens, too
-  std::uint64_t spilled_bytes = 0;    // of KV, to the disk
-  bool spills = false;                // false also once the disk has failed
+  std::uint64_t restored_tokens =
+      0;                            // positions whose KV came back from the disk; most are cached tokens, too
+  std::uint64_t spilled_bytes = 0;  // of KV, to the disk
+  bool spills = false;              // false also once the disk has failed
 };
 
 struct Backend {
   virtual ~Backend() = default;
   virtual const BackendInfo& info() const = 0;
   virtual BackendLoad load() const noexcept = 0;
-  // Never blocks: queues, or refuses (overloaded, invalid_value, shutting_down). Failures found later (template,
-  // context length) arrive as an Error event.
+  // Never blocks: queues, or refuses (overloaded, invalid_value, shutting_down). Failures found later
+  // (template, context length) arrive as an Error event.
   virtual Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) = 0;
   // Finish what runs, refuse what is new; cancel what is left at the deadline.
   virtual void drain(TimePoint deadline) = 0;

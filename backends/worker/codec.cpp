@@ -105,6 +105,32 @@ config::RequestSettings get_settings(WireReader& r) {
   return s;
 }
 
+PackedJson get_json(WireReader& r, const char* field) {
+  std::string bytes = r.bytes(kMaxText, field);
+  if (bytes.empty()) return {};
+  auto json = PackedJson::from_bytes(std::move(bytes));
+  if (json) return std::move(*json);
+  r.refuse(field, "is not packed JSON: " + json.error().message);
+  return {};
+}
+
+void put(WireWriter& w, const std::optional<Constraint>& constraint) {
+  w.flag(constraint.has_value());
+  if (!constraint) return;
+  w.u64(static_cast<std::uint64_t>(constraint->kind));
+  w.bytes(constraint->source.bytes());
+  w.flag(constraint->compact);
+}
+std::optional<Constraint> get_constraint(WireReader& r) {
+  if (!r.flag("constraint")) return std::nullopt;
+  Constraint constraint;
+  constraint.kind = static_cast<Constraint::Kind>(
+      r.u64(static_cast<std::uint64_t>(Constraint::Kind::choice), "constraint kind"));
+  constraint.source = get_json(r, "constraint source");
+  constraint.compact = r.flag("constraint compact");
+  return constraint;
+}
+
 void put(WireWriter& w, const CompletionRequest& q) {
   w.bytes(q.id);
   w.u64(q.prompt.index());
@@ -124,18 +150,11 @@ void put(WireWriter& w, const CompletionRequest& q) {
   w.u64(q.stop.size());
   for (const std::string& s : q.stop) w.bytes(s);
   w.flag(q.ignore_eos);
+  put(w, q.constraint);
   put(w, q.resume_tokens);
   w.u64(q.resume_text_bytes);
   w.bytes(q.owner);
   put(w, q.settings);
-}
-PackedJson get_json(WireReader& r, const char* field) {
-  std::string bytes = r.bytes(kMaxText, field);
-  if (bytes.empty()) return {};
-  auto json = PackedJson::from_bytes(std::move(bytes));
-  if (json) return std::move(*json);
-  r.refuse(field, "is not packed JSON: " + json.error().message);
-  return {};
 }
 CompletionRequest get_request(WireReader& r) {
   CompletionRequest q;
@@ -163,6 +182,7 @@ CompletionRequest get_request(WireReader& r) {
   q.stop.resize(r.count(kMaxStops, 1, "stop"));
   for (std::string& s : q.stop) s = r.text(kMaxStopBytes, "stop");
   q.ignore_eos = r.flag("ignore_eos");
+  q.constraint = get_constraint(r);
   q.resume_tokens = get_tokens(r, "resume tokens");
   q.resume_text_bytes = r.u64(UINT64_MAX, "resume bytes");
   q.owner = r.text(kMaxName, "owner");
@@ -337,8 +357,8 @@ void put(WireWriter& w, const Done& d) {
   w.u64(static_cast<std::uint64_t>(d.reason));
   for (const std::uint64_t v :
        {std::uint64_t{d.usage.prompt_tokens}, std::uint64_t{d.usage.completion_tokens},
-        std::uint64_t{d.usage.cached_tokens}, d.timings.queue_us, d.timings.prefill_us,
-        d.timings.decode_us}) {
+        std::uint64_t{d.usage.cached_tokens}, d.timings.queue_us, d.timings.prefill_us, d.timings.decode_us,
+        d.timings.compile_us, d.timings.mask_us}) {
     w.u64(v);
   }
   w.bytes(d.stop_text);
@@ -353,6 +373,8 @@ Done get_done(WireReader& r) {
   d.timings.queue_us = r.u64(UINT64_MAX, "timings");
   d.timings.prefill_us = r.u64(UINT64_MAX, "timings");
   d.timings.decode_us = r.u64(UINT64_MAX, "timings");
+  d.timings.compile_us = r.u64(UINT64_MAX, "timings");
+  d.timings.mask_us = r.u64(UINT64_MAX, "timings");
   d.stop_text = r.text(kMaxStopBytes, "stop text");
   return d;
 }

@@ -1,0 +1,99 @@
+#include "backends/constrain/constraint.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include <openssl/evp.h>
+
+#include "backends/grammar/choice_list.hpp"
+#include "backends/grammar/gbnf.hpp"
+#include "backends/grammar/json_schema.hpp"
+#include "backends/grammar/regex.hpp"
+#include "backends/model/pin.hpp"
+
+namespace flyball::constrain {
+namespace {
+
+using Kind = Constraint::Kind;
+
+Result<void> check_size(std::size_t bytes, const char* what, const grammar::Limits& limits) {
+  if (bytes <= limits.text) return {};
+  return fail(ErrorCode::unsupported_value, std::string("the ") + what + " has " + std::to_string(bytes) +
+                                                " bytes; at most " + std::to_string(limits.text) +
+                                                " are served");
+}
+
+Result<grammar::Grammar> read_regex(std::string_view pattern, const grammar::Limits& limits,
+                                    grammar::Fuel& fuel) {
+  if (auto ok = check_size(pattern.size(), "pattern", limits); !ok) return pass(ok);
+  auto words = grammar::from_regex(pattern, {.depth = limits.depth}, {&fuel});
+  if (!words) return pass(words);
+  grammar::Grammar out;
+  const auto root = out.declare("root");
+  out.define(root, out.dfa(std::move(*words)));
+  return out;
+}
+
+Result<grammar::Grammar> read_choices(JsonView source, const grammar::Limits& limits, grammar::Fuel& fuel) {
+  if (!fuel.spend(source.size())) return fail(ErrorCode::unsupported_value, "the list has too many choices");
+  std::vector<std::string> choices;
+  for (const auto& [key, one] : source.members()) {
+    if (!one.is_string())
+      return fail(ErrorCode::invalid_value,
+                  std::string("a choice is a ") + one.type_name() + ", not a string", {},
+                  "/" + std::to_string(choices.size()));
+    choices.emplace_back(one.text());
+  }
+  return grammar::choice_list(choices, fuel, limits);
+}
+
+std::unexpected<Error> wrong_source(JsonView source, const char* expected) {
+  return fail(ErrorCode::invalid_value, std::string("the constraint is ") +
+                                            (source ? source.type_name() : "absent") + "; it must be " +
+                                            expected);
+}
+
+Result<grammar::Grammar> read(const Constraint& constraint, const grammar::Limits& limits,
+                              grammar::Fuel& fuel) {
+  const JsonView source = constraint.source.view();
+  grammar::JsonOptions json;
+  if (constraint.compact) json.whitespace = grammar::JsonOptions::Whitespace::none;
+  switch (constraint.kind) {
+    case Kind::json_object:
+      return grammar::any_json_object(json, limits, fuel);
+    case Kind::json_schema:
+      if (!source) return wrong_source(source, "a schema");
+      return grammar::from_json_schema(source, json, limits, fuel);
+    case Kind::regex:
+      if (!source.is_string()) return wrong_source(source, "a string");
+      return read_regex(source.text(), limits, fuel);
+    case Kind::gbnf:
+      if (!source.is_string()) return wrong_source(source, "a string");
+      return grammar::read_gbnf(source.text(), fuel, limits);
+    case Kind::choice:
+      if (!source.is_array()) return wrong_source(source, "an array of strings");
+      return read_choices(source, limits, fuel);
+  }
+  return fail(ErrorCode::invalid_value, "the constraint is of no known kind");
+}
+
+}  // namespace
+
+Result<Program> compile(const Constraint& constraint, const grammar::Limits& limits) {
+  grammar::Fuel fuel(limits.steps);
+  auto grammar = read(constraint, limits, fuel);
+  if (!grammar) return pass(grammar);
+  return compile(*grammar, fuel, limits);
+}
+
+std::string digest_of(const Constraint& constraint) {
+  std::string all{static_cast<char>('0' + static_cast<int>(constraint.kind)), constraint.compact ? 'c' : 'f'};
+  all += constraint.source.bytes();
+  std::array<unsigned char, 32> digest{};
+  if (EVP_Digest(all.data(), all.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) std::abort();
+  return model::to_hex(digest);
+}
+
+}  // namespace flyball::constrain
