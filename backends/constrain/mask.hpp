@@ -18,9 +18,9 @@ namespace flyball::constrain {
 
 struct MaskLimits {
   std::size_t memory = 16 << 20;  // bytes of masks; all are forgotten over it
-  // Work for one mask, in the automaton's units: 33 to 50 ms in the worst case that was found, tokens that
-  // each lead to a stack of their own. Masks of plain grammars take some thousands.
-  std::uint64_t work = 4'000'000;
+  // Work for one mask, in the automaton's units: about 10 ms, which other answers of
+  // the same step wait for. Masks of plain grammars take some thousands.
+  std::uint64_t work = 1'000'000;
 };
 
 class Masks {
@@ -56,7 +56,8 @@ class Masks {
     std::vector<TokenId> tokens;      // beside the safe ones
     std::vector<std::uint64_t> bits;  // instead of both where those are many
   };
-  // The safe text that goes on from a place: all of up to so many characters, and perhaps some that is longer.
+  // The safe text that goes on from a place: all of up to so many characters, and perhaps some that is
+  // longer.
   struct Text {
     std::size_t all = 0;
     bool more = true;

@@ -52,7 +52,7 @@ Result<bool> Matcher::accept(std::string_view bytes) {
   history_.push_back(to);
   if (history_.size() > kHistory + 1) {
     automaton_->release(history_.front());
-    history_.pop_front();
+    history_.erase(history_.begin());
   }
   return true;
 }

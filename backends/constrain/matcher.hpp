@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "backends/constrain/automaton.hpp"
 #include "config/error.hpp"
@@ -40,7 +40,7 @@ class Matcher {
   explicit Matcher(std::shared_ptr<Automaton> automaton);
 
   std::shared_ptr<Automaton> automaton_;
-  std::deque<Automaton::SetId> history_;  // held; the last one is now
+  std::vector<Automaton::SetId> history_;  // held; the last one is now
 };
 
 // The error of the latest step that led to Automaton::kOverflow: the limit that it met.

@@ -51,6 +51,16 @@ float max_value(std::span<const Likely> candidates) {
       ->value;
 }
 
+// f({token, logit}) for every token that is allowed, by id.
+template <class F>
+void each_allowed(std::span<const std::uint64_t> allowed, std::span<const float> logits, F f) {
+  for (std::size_t word = 0; word < allowed.size(); ++word)
+    for (std::uint64_t left = allowed[word]; left != 0; left &= left - 1) {
+      const std::size_t token = word * 64 + static_cast<std::size_t>(std::countr_zero(left));
+      if (token < logits.size()) f(Likely{static_cast<Token>(token), logits[token]});
+    }
+}
+
 // Those of c, of lower ids, and of logits from `begin` on: the likeliest, as many as c has. Few values get
 // past the worst of those, so that its place on a heap is cheap.
 void keep_likeliest(std::vector<Likely>& c, std::span<const float> logits, std::size_t begin) {
@@ -193,6 +203,33 @@ Token Sampler::sample(std::span<const float> logits, SamplerScratch& scratch) co
     if (logits[i] >= floor) c.push_back({static_cast<Token>(i), logits[i]});
   if (i < logits.size()) {
     keep_likeliest(c, logits, i);
+    std::sort(c.begin(), c.end(), by_id);
+  }
+  return draw(c);
+}
+
+Token Sampler::sample(std::span<const float> logits, std::span<const std::uint64_t> allowed,
+                      SamplerScratch& scratch) const {
+  if (adjusts()) {
+    scratch.logits.assign(logits.begin(), logits.end());
+    adjust(scratch.logits);
+    logits = scratch.logits;
+  }
+  Likely best{-1, 0.0F};
+  each_allowed(allowed, logits, [&](const Likely& x) {
+    if (best.token < 0 || x.value > best.value) best = x;
+  });
+  if (greedy()) return best.token;
+  auto& c = scratch.candidates;
+  c.clear();
+  const float floor = floor_below(best.value);
+  each_allowed(allowed, logits, [&](const Likely& x) {
+    if (x.value >= floor) c.push_back(x);
+  });
+  const std::size_t most = params_.top_k > 0 ? static_cast<std::size_t>(params_.top_k) : c.size();
+  if (c.size() > most) {
+    std::ranges::nth_element(c, c.begin() + static_cast<std::ptrdiff_t>(most), likelier);
+    c.resize(most);
     std::sort(c.begin(), c.end(), by_id);
   }
   return draw(c);

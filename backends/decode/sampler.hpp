@@ -39,6 +39,11 @@ class Sampler {
   // The next token; does not accept it. logits: [vocab_size], finite (see all_finite).
   Token sample(std::span<const float> logits, SamplerScratch& scratch) const;
 
+  // The next token among those whose bit is set in `allowed` (bit t % 64 of word t / 64). Preconditions: at
+  // least one is, below vocab_size; allowed has a bit for each of the logits. Filters see only these tokens.
+  Token sample(std::span<const float> logits, std::span<const std::uint64_t> allowed,
+               SamplerScratch& scratch) const;
+
   // How many of a row's likeliest decide the next token just as the whole row does; 0: only the whole row
   // does.
   std::uint32_t candidates() const noexcept;

@@ -14,12 +14,12 @@ Answer::Answer(const text::Tokenizer& tokenizer, std::vector<std::string> stops,
       max_tokens_(max_tokens),
       skip_bytes_(skip_bytes) {}
 
-Answer::Step Answer::accept(Token token) {
+Answer::Step Answer::accept(Token token, bool is_last) {
   ++n_tokens_;
   Step step;
   const bool end_token = !ignore_eos_ && tokenizer_->is_end_of_generation(token);  // it stands for no text
   std::string text = end_token ? std::string() : detokenizer_.push(token);
-  if (end_token) {
+  if (end_token || is_last) {
     step.finish = FinishReason::stop;
   } else if (n_tokens_ == max_tokens_) {
     step.finish = FinishReason::length;

@@ -1,5 +1,6 @@
 // The text side of one answer: tokens in, released text out, and why it ends: end-of-generation token, stop
-// string, or length. A resumed answer is fed its old tokens again and skips the bytes the client already has.
+// string, the end of its constraint, or length. A resumed answer is fed its old tokens again and skips the
+// bytes the client already has.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ class Answer {
     std::string text;                    // whole characters
     std::optional<FinishReason> finish;  // then this was the last token
   };
-  // Precondition: no finish before.
-  Step accept(Token token);
+  // is_last: whatever it is, the answer ends with it (stop). Precondition: no finish before.
+  Step accept(Token token, bool is_last = false);
 
   std::uint32_t tokens() const noexcept { return n_tokens_; }
   const std::string& stop_text() const noexcept {

@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "backends/engine/automaton_cache.hpp"
 #include "backends/engine/cold_kv.hpp"
+#include "backends/engine/constraint_cache.hpp"
 #include "backends/engine/engine_shared.hpp"
 #include "backends/engine/mailbox.hpp"
 #include "backends/engine/sequence.hpp"
@@ -35,10 +37,10 @@ constexpr std::chrono::milliseconds kRestoreSlice{10};
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
 
-// Niceness of the thread that prepares large prompts. On a shared processor it gets about a tenth of the
-// share of a thread of the CPU engine or of the other lane: their steps lengthen by no more, and it never
-// starves.
-constexpr int kLargeLaneNice = 10;
+// Niceness of the threads that prepare large prompts and compile constraints. On a shared processor it gets
+// about a tenth of the share of a thread of the CPU engine or of the other lane: their steps lengthen by no
+// more, and it never starves.
+constexpr int kSlowLaneNice = 10;
 
 Error shutting_down() {
   return {ErrorCode::shutting_down, "The engine is shutting down.", {}, {}};
@@ -151,10 +153,12 @@ class Engine {
     // One that came before the request was here has found nobody; the next one must not wait for it.
     sequence->delivery().resume_seen();
 
-    Answer::Step old = sequence->replay();
+    if (auto ok = sequence->begin_constraint(automata_); !ok) return std::move(ok.error());
+    auto old = sequence->replay();
+    if (!old) return std::move(old.error());
     bool behind = false;
-    if (!old.text.empty()) behind = !sequence->delivery().push(Delta{std::move(old.text), {}, {}});
-    if (old.finish) return sequence->done(*old.finish);
+    if (!old->text.empty()) behind = !sequence->delivery().push(Delta{std::move(old->text), {}, {}});
+    if (old->finish) return sequence->done(*old->finish);
     if (auto ok = scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(),
                                      sequence->most(), sequence->settings()});
         !ok)
@@ -280,6 +284,8 @@ class Engine {
       auto id = executor_.submit({tokens_, batch_, vocab_size_, plan.may_stop ? &shared_.called : nullptr},
                                  copies_);
       if (!id) return pass(id);
+      for (std::size_t i = 0; i < batch_.size(); ++i)  // while the device computes
+        if (batch_[i].want_logits) sequences_.at(plan.sequences[i].id)->make_mask();
       auto rows = executor_.wait(*id);
       if (rows && (rows->logits.size() != whole * logits_per_row_ || rows->candidates.size() != cut))
         return fail(ErrorCode::internal, "The device returned another number of logits than was asked for.");
@@ -316,7 +322,11 @@ class Engine {
     }
     if (sequence.delivery().closed()) return result;
     Delta delta;
-    const Answer::Step step = sequence.sample(row, scratch_, delta);
+    const auto step = sequence.sample(row, scratch_, delta);
+    if (!step) {
+      sequence.delivery().finish(step.error());
+      return result;
+    }
     result.token = delta.tokens.back();
     sequence.last_token = std::chrono::steady_clock::now();
     if (sequence.first_token == TimePoint{}) {
@@ -326,8 +336,8 @@ class Engine {
     }
     shared_.completion_tokens.fetch_add(1);
     if (!sequence.delivery().push(std::move(delta))) behind_.push_back(sequence.id);
-    result.ended = step.finish.has_value();
-    if (step.finish) sequence.delivery().finish(sequence.done(*step.finish));
+    result.ended = step->finish.has_value();
+    if (step->finish) sequence.delivery().finish(sequence.done(*step->finish));
     return result;
   }
 
@@ -362,6 +372,7 @@ class Engine {
 
   void forget(SequenceId id) {
     sequences_.erase(id);
+    automata_.trim();
     publish();
     shared_.settle();
   }
@@ -390,6 +401,7 @@ class Engine {
   bool audit_due_ = false;
   StepCostFit step_cost_{cost_guess()};
   Shared& shared_;
+  AutomatonCache automata_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
   SequenceId last_id_ = 0;
 
@@ -410,17 +422,22 @@ class EngineBackend final : public Backend {
     engine_thread_ = std::thread([this] { engine_.run(); });
     small_thread_ = std::thread([this] { prepare_requests(LaneId::small); });
     large_thread_ = std::thread([this] {
-      // On Linux the priority is this thread's alone. Without it prompts are prepared all the same.
-      [[maybe_unused]] const int ignored =
-          ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLargeLaneNice);
+      yield_to_others();
       prepare_requests(LaneId::large);
+    });
+    constraint_thread_ = std::thread([this] {
+      yield_to_others();
+      compile_constraints();
     });
   }
 
   ~EngineBackend() override {
     shared_->refusing = true;
     shared_->ending = true;
-    shared_->to_prepare.end();
+    shared_->to_prepare.end(LaneId::constraints);
+    constraint_thread_.join();  // it fills the other lanes
+    shared_->to_prepare.end(LaneId::small);
+    shared_->to_prepare.end(LaneId::large);
     small_thread_.join();
     large_thread_.join();
     shared_->order({Command::Kind::stop, nullptr, nullptr, {}});
@@ -487,18 +504,58 @@ class EngineBackend final : public Backend {
   Ticket enqueue(CompletionRequest request, std::shared_ptr<EventSink> sink, TimePoint arrived) {
     auto delivery = std::make_shared<Delivery>(std::move(sink));
     auto ticket = std::make_unique<EngineTicket>(shared_, delivery);
-    const LaneId lane = lane_of(text_bytes(request.prompt));
+    const LaneId lane = request.constraint ? LaneId::constraints : lane_of(text_bytes(request.prompt));
     shared_->to_prepare.put(lane, {std::move(request), std::move(delivery), arrived});
     return Ticket(std::move(ticket));
   }
 
-  void prepare_requests(LaneId lane) {
-    while (auto waiting = shared_->to_prepare.take(lane)) {
-      if (auto error = prepare_one(*waiting)) {
-        waiting->delivery->finish(std::move(*error));
-        shared_->settle();
-      }
+  // On Linux the priority is the thread's alone. Without it the work is done all the same.
+  static void yield_to_others() noexcept {
+    [[maybe_unused]] const int ignored =
+        ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kSlowLaneNice);
+  }
+
+  void compile_constraints() {
+    ConstraintCache cache(*parts_.text.tokenizer, parts_.text.vocab_size);
+    while (auto waiting = shared_->to_prepare.take(LaneId::constraints)) {
+      const std::shared_ptr<Delivery> delivery = waiting->delivery;
+      if (auto error = compile_one(cache, *waiting)) end(*delivery, std::move(*error));
     }
+  }
+
+  // The error that ends it, if any; otherwise another lane has it.
+  std::optional<Error> compile_one(ConstraintCache& cache, Waiting& waiting) {
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      if (auto error = why_not(waiting)) return error;
+      auto compiled = cache.compiled(*waiting.request.constraint);
+      if (!compiled) return std::move(compiled.error());
+      waiting.constraint = std::move(*compiled);
+      waiting.compile_us = static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin)
+              .count());
+      shared_->to_prepare.put(lane_of(text_bytes(waiting.request.prompt)), std::move(waiting));
+      return std::nullopt;
+    } catch (const std::bad_alloc&) {
+      return out_of_memory();
+    }
+  }
+
+  void prepare_requests(LaneId lane) {
+    while (auto waiting = shared_->to_prepare.take(lane))
+      if (auto error = prepare_one(*waiting)) end(*waiting->delivery, std::move(*error));
+  }
+
+  void end(Delivery& delivery, Error error) {
+    delivery.finish(std::move(error));
+    shared_->settle();
+  }
+
+  // Why there is no work to do for it any more, if so.
+  std::optional<Error> why_not(const Waiting& waiting) const {
+    if (waiting.delivery->closed()) return Error{ErrorCode::cancelled, "The request was cancelled.", {}, {}};
+    if (shared_->ending) return shutting_down();
+    return std::nullopt;
   }
 
   // The error that ends it, if any; otherwise the engine thread has it.
@@ -506,11 +563,11 @@ class EngineBackend final : public Backend {
     const auto now =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
     try {
-      if (waiting.delivery->closed())
-        return Error{ErrorCode::cancelled, "The request was cancelled.", {}, {}};
-      if (shared_->ending) return shutting_down();
+      if (auto error = why_not(waiting)) return error;
       auto prepared = prepare(std::move(waiting.request), parts_.text, now.count());
       if (!prepared) return std::move(prepared.error());
+      prepared->constraint = std::move(waiting.constraint);
+      prepared->compile_us = waiting.compile_us;
       auto sequence =
           std::make_unique<Sequence>(std::move(*prepared), parts_.text, waiting.delivery, waiting.arrived);
       shared_->order({Command::Kind::submit, nullptr, std::move(sequence), {}});
@@ -523,7 +580,7 @@ class EngineBackend final : public Backend {
   EngineParts parts_;
   std::shared_ptr<Shared> shared_;
   Engine engine_;  // engine_thread_'s own
-  std::thread engine_thread_, small_thread_, large_thread_;
+  std::thread engine_thread_, small_thread_, large_thread_, constraint_thread_;
 };
 
 }  // namespace

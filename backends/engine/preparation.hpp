@@ -1,6 +1,7 @@
-// Requests that wait to be prepared, in two lanes with a thread each: prompts of little text, and prompts
-// whose text takes long to read, so that nobody's small prompt waits for a large one. Apps take turns in each
-// lane. The engine bounds its length: it counts requests before they enter.
+// Requests that wait to be prepared, in lanes with a thread each: prompts of little text, and prompts whose
+// text takes long to read, so that nobody's small prompt waits for a large one; and constraints, which are
+// compiled before their prompts take a lane. Apps take turns in each lane. The engine bounds its length: it
+// counts requests before they enter.
 #pragma once
 
 #include <array>
@@ -14,12 +15,14 @@
 #include <utility>
 
 #include "backends/backend.hpp"
+#include "backends/engine/constraint_cache.hpp"
 #include "backends/engine/delivery.hpp"
 #include "backends/round_robin.hpp"
 
 namespace flyball::engine {
 
-enum class LaneId : std::uint8_t { small, large };
+enum class LaneId : std::uint8_t { small, large, constraints };
+inline constexpr std::size_t kLanes = 3;
 
 // Text of a small prompt at most: about 7,000 tokens of English, which take 0.5 ms to tokenize. The worst
 // that was found, one word of so many random letters, takes 10 ms.
@@ -33,6 +36,8 @@ struct Waiting {
   CompletionRequest request;
   std::shared_ptr<Delivery> delivery;
   TimePoint arrived;
+  std::optional<CompiledConstraint> constraint = {};  // once it is compiled
+  std::uint64_t compile_us = 0;                       // that it took
 };
 
 class Preparation {
@@ -63,14 +68,13 @@ class Preparation {
     return std::nullopt;
   }
   // Requests that wait are still taken.
-  void end() {
-    for (Lane& lane : lanes_) {
-      {
-        const std::lock_guard lock(lane.mutex);
-        lane.ended = true;
-      }
-      lane.arrived.notify_all();
+  void end(LaneId lane) {
+    Lane& mine = this->lane(lane);
+    {
+      const std::lock_guard lock(mine.mutex);
+      mine.ended = true;
     }
+    mine.arrived.notify_all();
   }
 
  private:
@@ -81,7 +85,7 @@ class Preparation {
     bool ended = false;
   };
   Lane& lane(LaneId lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
-  std::array<Lane, 2> lanes_;
+  std::array<Lane, kLanes> lanes_;
 };
 
 }  // namespace flyball::engine

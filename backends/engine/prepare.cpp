@@ -202,7 +202,7 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
   out.max_tokens = request.max_tokens == 0 ? left : std::min(request.max_tokens, left);
   out.sampling = std::move(request.sampling);
   out.stop = std::move(request.stop);
-  out.ignore_eos = request.ignore_eos;
+  out.ignore_eos = request.ignore_eos && !request.constraint;
   out.resume_tokens = std::move(request.resume_tokens);
   out.resume_text_bytes = request.resume_text_bytes;
   out.settings = request.settings;

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/engine/constraint_cache.hpp"
 #include "backends/text/chat_template.hpp"
 #include "backends/text/tokenizer.hpp"
 #include "config/error.hpp"
@@ -41,6 +43,8 @@ struct PreparedRequest {
   SamplingParams sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  std::optional<CompiledConstraint> constraint = {};  // set by whoever compiles them
+  std::uint64_t compile_us = 0;                       // that it took
   std::vector<Token> resume_tokens;
   std::uint64_t resume_text_bytes = 0;
   config::RequestSettings settings = {};

@@ -23,38 +23,60 @@ Sequence::Sequence(PreparedRequest request, const TextModel& model, std::shared_
   sampler_.accept_prompt(tokens_);
 }
 
-Answer::Step Sequence::replay() {
+Result<void> Sequence::begin_constraint(AutomatonCache& automata) {
+  if (!request_.constraint) return {};
+  auto begun = ConstrainedText::begin(automata.play(*request_.constraint), *model_->tokenizer);
+  if (!begun) return pass(begun);
+  constrained_.emplace(std::move(*begun));
+  return {};
+}
+
+Result<Answer::Step> Sequence::replay() {
   Answer::Step all;
   for (const Token token : request_.resume_tokens) {
     tokens_.push_back(token);
-    sampler_.accept(token);
-    Answer::Step step = answer_.accept(token);
-    all.text += step.text;
-    all.finish = step.finish;
-    if (all.finish) break;
+    auto step = accept(token);
+    if (!step) return step;
+    all.text += step->text;
+    all.finish = step->finish;
+    if (all.finish) return all;
   }
+  if (constrained_ && constrained_->is_over()) all.finish = FinishReason::stop;
   return all;
 }
 
+Result<Answer::Step> Sequence::accept(Token token) {
+  sampler_.accept(token);
+  if (!constrained_) return answer_.accept(token);
+  const auto is_over = constrained_->accept(token);
+  if (!is_over) return pass(is_over);
+  return answer_.accept(token, *is_over);
+}
+
 std::uint32_t Sequence::candidates() const noexcept {
+  if (constrained_) return 0;  // any of them may be masked
   const std::uint32_t n = sampler_.candidates();
   const std::int32_t top_logprobs = request_.sampling.top_logprobs;
   return n == 0 || top_logprobs < 0 ? n : std::max(n, static_cast<std::uint32_t>(top_logprobs));
 }
 
-Answer::Step Sequence::sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta) {
-  return sample_row(logits, scratch, delta);
+Result<Answer::Step> Sequence::sample(std::span<const float> logits, decode::SamplerScratch& scratch,
+                                      Delta& delta) {
+  if (constrained_ && !constrained_->mask()) return pass(constrained_->mask());
+  const Token token = constrained_ ? sampler_.sample(logits, *constrained_->mask(), scratch)
+                                   : sampler_.sample(logits, scratch);
+  return take(token, logits, delta);
 }
-Answer::Step Sequence::sample(const decode::Candidates& row, decode::SamplerScratch& scratch, Delta& delta) {
-  return sample_row(row, scratch, delta);
+Result<Answer::Step> Sequence::sample(const decode::Candidates& row, decode::SamplerScratch& scratch,
+                                      Delta& delta) {
+  return take(sampler_.sample(row, scratch), row, delta);
 }
 
 template <class Row>
-Answer::Step Sequence::sample_row(const Row& row, decode::SamplerScratch& scratch, Delta& delta) {
-  const Token token = sampler_.sample(row, scratch);
-  sampler_.accept(token);
-  Answer::Step step = answer_.accept(token);
-  delta.text = std::move(step.text);
+Result<Answer::Step> Sequence::take(Token token, const Row& row, Delta& delta) {
+  auto step = accept(token);
+  if (!step) return step;
+  delta.text = std::move(step->text);
   delta.tokens.push_back(token);
   if (request_.sampling.top_logprobs >= 0) {  // the end token as well: usage counts it
     const text::Tokenizer& tokenizer = *model_->tokenizer;
@@ -81,6 +103,8 @@ Done Sequence::done(FinishReason reason) const {
   done.timings.queue_us = us(arrived_, first_step);
   done.timings.prefill_us = us(first_step, first_token);
   done.timings.decode_us = us(first_token, last_token);
+  done.timings.compile_us = request_.compile_us;
+  if (constrained_) done.timings.mask_us = constrained_->mask_us();
   done.stop_text = answer_.stop_text();
   return done;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "backends/backend.hpp"
 #include "backends/decode/sampler.hpp"
 #include "backends/engine/answer.hpp"
+#include "backends/engine/constrained_text.hpp"
 #include "backends/engine/delivery.hpp"
 #include "backends/engine/prepare.hpp"
 #include "backends/kv/kv_accountant.hpp"
@@ -21,16 +23,23 @@ class Sequence {
  public:
   Sequence(PreparedRequest request, const TextModel& model, std::shared_ptr<Delivery> to, TimePoint arrived);
 
+  // First, where the request has a constraint. Fails as ConstrainedText::begin does.
+  Result<void> begin_constraint(AutomatonCache& automata);
   // Tokens of a stream that began elsewhere, as if sampled here. What they release beyond what the client has
-  // is in `text`; a finish means that there is nothing left to compute.
-  Answer::Step replay();
+  // is in `text`; a finish means that there is nothing left to compute. Fails as ConstrainedText::accept
+  // does.
+  Result<Answer::Step> replay();
+  // Makes the mask of its next token: before sample(), while the device computes the row.
+  void make_mask() noexcept {
+    if (constrained_) constrained_->make_mask();
+  }
   // How many of its next row's likeliest tell sample() as much as the whole row does; 0: only that does.
   std::uint32_t candidates() const noexcept;
   bool wants_exp_sum() const noexcept { return request_.sampling.top_logprobs >= 0; }
   // The next token, from its row of logits, or from candidates() of it (finite). The event holds it and what
-  // it released.
-  Answer::Step sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta);
-  Answer::Step sample(const decode::Candidates& row, decode::SamplerScratch& scratch, Delta& delta);
+  // it released. Fails where the constraint leaves no way on.
+  Result<Answer::Step> sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta);
+  Result<Answer::Step> sample(const decode::Candidates& row, decode::SamplerScratch& scratch, Delta& delta);
   Done done(FinishReason reason) const;
 
   // Most tokens it may come to.
@@ -49,8 +58,9 @@ class Sequence {
   std::uint32_t cached_tokens = 0;  // of the prompt, when its first step began
 
  private:
+  Result<Answer::Step> accept(Token token);
   template <class Row>
-  Answer::Step sample_row(const Row& row, decode::SamplerScratch& scratch, Delta& delta);
+  Result<Answer::Step> take(Token token, const Row& row, Delta& delta);
 
   PreparedRequest request_;
   const TextModel* model_;
@@ -60,6 +70,7 @@ class Sequence {
   std::vector<Token> tokens_;
   decode::Sampler sampler_;
   Answer answer_;
+  std::optional<ConstrainedText> constrained_;
 };
 
 }  // namespace flyball::engine

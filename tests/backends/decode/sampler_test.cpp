@@ -280,6 +280,62 @@ TEST(Sampler, ALargeVocabularyKeepsItsTail) {
   EXPECT_NEAR(mean / 200, 65'536, 12'000);
 }
 
+// Token t of kLogits is allowed where bit t is set.
+std::vector<int> masked_counts(const SamplingParams& params, std::uint64_t allowed) {
+  const auto n = static_cast<std::uint32_t>(kLogits.size());
+  Sampler sampler(params, n);
+  SamplerScratch scratch;
+  std::vector<int> counts(n);
+  for (int i = 0; i < kDraws; ++i) {
+    const Token t = sampler.sample(kLogits, std::span(&allowed, 1), scratch);
+    ++counts[static_cast<std::size_t>(t)];
+    sampler.accept(t);
+  }
+  return counts;
+}
+
+TEST(SamplerMask, TheAllowedTokensFollowTheirOwnSoftmax) {
+  EXPECT_LT(chi_square(masked_counts({}, 0b01110100), expected(1, {2, 4, 5, 6})), kChi7);
+  SamplingParams sharp;
+  sharp.temperature = 0.5F;
+  EXPECT_LT(chi_square(masked_counts(sharp, 0b01110100), expected(0.5, {2, 4, 5, 6})), kChi7);
+  EXPECT_LT(chi_square(masked_counts({}, 0xFF), expected(1, {0, 1, 2, 3, 4, 5, 6, 7})), kChi7);
+}
+
+TEST(SamplerMask, FiltersSeeTheAllowedTokensAlone) {
+  SamplingParams params;
+  params.top_k = 2;
+  EXPECT_LT(chi_square(masked_counts(params, 0b01110101), expected(1, {0, 5})), kChi7);
+  params = {};
+  params.min_p = 0.5F;  // of 1.5, the best of them: 0.81 and more
+  EXPECT_LT(chi_square(masked_counts(params, 0b01110101), expected(1, {0, 5})), kChi7);
+  params = {};
+  params.temperature = 0;
+  EXPECT_EQ(masked_counts(params, 0b11010101)[0], kDraws);
+}
+
+TEST(SamplerMask, BiasAndPenaltiesLieBehindTheMask) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.logit_bias = {{6, 100.0F}, {1, 100.0F}};
+  EXPECT_EQ(masked_counts(params, 0b01000001)[6], kDraws);
+  params.logit_bias = {};
+  params.frequency_penalty = 2;
+  EXPECT_GT(masked_counts(params, 0b01000001)[6], 0) << "at last the other one is better";
+}
+
+TEST(SamplerMask, ASingleTokenIsTakenWhateverItsLogit) {
+  std::vector<float> logits(200, 10.0F);
+  logits[130] = -1e30F;
+  std::vector<std::uint64_t> allowed(4);
+  allowed[2] = std::uint64_t{1} << 2U;
+  SamplerScratch scratch;
+  EXPECT_EQ(Sampler({}, 200).sample(logits, allowed, scratch), 130);
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  EXPECT_EQ(Sampler(greedy, 200).sample(logits, allowed, scratch), 130);
+}
+
 TEST(AllFinite, FindsASingleBadValueAnywhere) {
   for (const std::size_t n : {1UL, 15UL, 16UL, 17UL, 1000UL}) {
     std::vector<float> x(n, 1.0F);

@@ -21,7 +21,8 @@
 
 namespace flyball::test {
 
-inline constexpr Token kEos = 256, kBos = 257, kArrow = 258;  // kArrow: three bytes in one token
+inline constexpr Token kEos = 256, kBos = 257;
+inline constexpr Token kArrow = 258, kSpaced = 259;  // three bytes in one token; " no"
 inline constexpr std::uint32_t kVocab = 260;
 
 // Tokens 0 to 255 are bytes.
@@ -38,7 +39,7 @@ class ByteTokenizer final : public text::Tokenizer {
     end_of_generation_ = {kEos};
     bound_.covers("<bos>");
     for (int i = 0; i < 256; ++i) bytes_.emplace_back(1, static_cast<char>(i));
-    bytes_.insert(bytes_.end(), {"", "", "\xE2\x86\x92", ""});
+    bytes_.insert(bytes_.end(), {"", "", "\xE2\x86\x92", " no"});
   }
   std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
                                                   std::size_t most) const override {

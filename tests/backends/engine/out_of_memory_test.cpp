@@ -69,7 +69,7 @@ struct Sink final : EventSink {
 };
 
 // As much of the engine as a request can reach: a resumed one, a stop string, log probabilities, penalties,
-// and one whose prompt is rendered.
+// one whose prompt is rendered, and one under a constraint.
 std::vector<CompletionRequest> requests() {
   std::vector<CompletionRequest> all;
   all.push_back(text_request("a prompt of several steps and blocks", 6));
@@ -79,6 +79,10 @@ std::vector<CompletionRequest> requests() {
   all.back().resume_tokens = byte_tokens("res");
   all.push_back(text_request("", 4));
   all.back().prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hello"}])"), {}, {}};
+  all.push_back(text_request("constrained", 4));
+  all.back().constraint = Constraint{Constraint::Kind::json_schema,
+                                     test::packed(R"({"type":"array","items":{"type":"integer"}})"), false};
+  all.back().resume_tokens = byte_tokens("[1");
   return all;
 }
 

@@ -34,6 +34,7 @@ CompletionRequest full_request() {
   q.total_tokens = 3'000'000'000U;
   q.stop = {"", "\n\n"};
   q.ignore_eos = true;
+  q.constraint = Constraint{Constraint::Kind::choice, test::packed(R"(["yes","no"])"), true};
   q.resume_tokens = {1, 2, 300'000};
   q.resume_text_bytes = 1ULL << 40;
   q.owner = "app-7";
@@ -65,6 +66,10 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_EQ(r.total_tokens, q.total_tokens);
   EXPECT_EQ(r.stop, q.stop);
   EXPECT_TRUE(r.ignore_eos);
+  ASSERT_TRUE(r.constraint);
+  EXPECT_EQ(r.constraint->kind, Constraint::Kind::choice);
+  EXPECT_EQ(test::text_of(r.constraint->source), R"(["yes","no"])");
+  EXPECT_TRUE(r.constraint->compact);
   EXPECT_EQ(r.resume_tokens, q.resume_tokens);
   EXPECT_EQ(r.resume_text_bytes, q.resume_text_bytes);
   EXPECT_EQ(r.owner, "app-7");

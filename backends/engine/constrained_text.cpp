@@ -1,0 +1,76 @@
+#include "backends/engine/constrained_text.hpp"
+
+#include <chrono>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace flyball::engine {
+namespace {
+
+std::unexpected<Error> cannot_go_on(Error why) {
+  why.message = "The answer cannot go on under its constraint: " + why.message + ".";
+  return std::unexpected(std::move(why));
+}
+
+}  // namespace
+
+ConstrainedText::ConstrainedText(std::shared_ptr<PlayedConstraint> played, const text::Tokenizer& tokenizer,
+                                 constrain::Matcher matcher)
+    : played_(std::move(played)),
+      tokenizer_(&tokenizer),
+      matcher_(std::move(matcher)),
+      bits_(played_->vocabulary->words()) {}
+
+Result<ConstrainedText> ConstrainedText::begin(std::shared_ptr<PlayedConstraint> played,
+                                               const text::Tokenizer& tokenizer) {
+  auto matcher = constrain::Matcher::begin(played->automaton);
+  if (!matcher) return cannot_go_on(std::move(matcher.error()));
+  return ConstrainedText(std::move(played), tokenizer, std::move(*matcher));
+}
+
+void ConstrainedText::make_mask() noexcept {
+  if (mask_) return;
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    mask_ = played_->broken ? std::unexpected(out_of_memory()) : fill();
+  } catch (const std::bad_alloc&) {
+    mask_ = std::unexpected(out_of_memory());
+  }
+  mask_ns_ += static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
+}
+
+Result<std::span<const std::uint64_t>> ConstrainedText::fill() {
+  auto allowed = played_->masks.fill(matcher_, bits_);
+  if (!allowed) return cannot_go_on(std::move(allowed.error()));
+  if (*allowed == 0)
+    return cannot_go_on({ErrorCode::unsupported_feature, "no token of the model continues its text", {}, {}});
+  return bits_;
+}
+
+Result<bool> ConstrainedText::accept(Token token) {
+  mask_.reset();
+  if (tokenizer_->is_end_of_generation(token)) {
+    if (matcher_.can_end()) return true;
+    return fail(ErrorCode::invalid_value, "The answer ends before it is a word of its constraint.");
+  }
+  try {
+    auto accepted = matcher_.accept(tokenizer_->bytes(token));
+    if (!accepted) return cannot_go_on(std::move(accepted.error()));
+    if (!*accepted)
+      return fail(ErrorCode::invalid_value,
+                  "Token " + std::to_string(token) + " of the answer is not allowed by its constraint.");
+  } catch (const std::bad_alloc&) {
+    return std::unexpected(out_of_memory());
+  }
+  return is_over();
+}
+
+// Short enough for std::string to hold it without memory.
+Error ConstrainedText::out_of_memory() {
+  played_->broken = true;
+  return {ErrorCode::insufficient_memory, "Out of memory.", {}, {}};
+}
+
+}  // namespace flyball::engine
