@@ -3,12 +3,19 @@
 #include <algorithm>
 
 namespace flyball::engine {
+namespace {
+
+// Of one constraint: ordinary ones take a hundredth of it, and there may be as many as there are answers.
+constexpr constrain::AutomatonLimits kAutomatonLimits{.memory = 4U << 20U, .most = 16U << 20U};
+constexpr constrain::MaskLimits kMaskLimits{.memory = 8U << 20U};
+
+}  // namespace
 
 PlayedConstraint::PlayedConstraint(const CompiledConstraint& compiled)
     : program(compiled.program),
       vocabulary(compiled.vocabulary),
-      automaton(std::make_shared<constrain::Automaton>(program)),
-      masks(automaton, vocabulary) {}
+      automaton(std::make_shared<constrain::Automaton>(program, kAutomatonLimits)),
+      masks(automaton, vocabulary, kMaskLimits) {}
 
 std::shared_ptr<PlayedConstraint> AutomatonCache::play(const CompiledConstraint& compiled) {
   // Programs are compiled once while they are kept, so that their address tells them apart; a played one is

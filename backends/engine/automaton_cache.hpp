@@ -27,10 +27,10 @@ struct PlayedConstraint {
 
 class AutomatonCache {
  public:
-  // Of those that no answer plays: more are forgotten, the one used longest ago first. What answers play is
-  // bounded by their number (AutomatonLimits::most and MaskLimits::memory each).
+  // Of those that no answer plays: more are forgotten, the one used longest ago first. Those that answers
+  // play are as many as the answers, and take at most 24 MiB each.
   static constexpr std::size_t kIdle = 64;
-  static constexpr std::size_t kIdleBytes = std::size_t{128} << 20U;
+  static constexpr std::size_t kIdleBytes = std::size_t{64} << 20U;
 
   std::shared_ptr<PlayedConstraint> play(const CompiledConstraint& compiled);
   // Forgets idle ones over the bounds, and broken ones.
