@@ -1,5 +1,5 @@
-// What the text of an answer must be: a word of a language that the client gave. constrain/constraint reads
-// and compiles it.
+// The form that an answer must have: its text is a word of a language that the client gave.
+// constrain/constraint reads and compiles it.
 #pragma once
 
 #include <cstdint>

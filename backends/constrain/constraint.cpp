@@ -1,7 +1,8 @@
 #include "backends/constrain/constraint.hpp"
 
 #include <array>
-#include <cstdlib>
+#include <memory>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -18,16 +19,8 @@ namespace {
 
 using Kind = Constraint::Kind;
 
-Result<void> check_size(std::size_t bytes, const char* what, const grammar::Limits& limits) {
-  if (bytes <= limits.text) return {};
-  return fail(ErrorCode::unsupported_value, std::string("the ") + what + " has " + std::to_string(bytes) +
-                                                " bytes; at most " + std::to_string(limits.text) +
-                                                " are served");
-}
-
 Result<grammar::Grammar> read_regex(std::string_view pattern, const grammar::Limits& limits,
                                     grammar::Fuel& fuel) {
-  if (auto ok = check_size(pattern.size(), "pattern", limits); !ok) return pass(ok);
   auto words = grammar::from_regex(pattern, {.depth = limits.depth}, {&fuel});
   if (!words) return pass(words);
   grammar::Grammar out;
@@ -81,7 +74,19 @@ Result<grammar::Grammar> read(const Constraint& constraint, const grammar::Limit
 
 }  // namespace
 
+Result<void> check_size(const Constraint& constraint, const grammar::Limits& limits) {
+  const JsonView source = constraint.source.view();
+  std::size_t bytes = 0;
+  if (source.is_string()) bytes = source.text().size();
+  if (source.is_array() || source.is_object()) bytes = source.json_bytes();
+  if (bytes <= limits.text) return {};
+  return fail(ErrorCode::unsupported_value, "the constraint has " + std::to_string(bytes) +
+                                                " bytes; at most " + std::to_string(limits.text) +
+                                                " are served");
+}
+
 Result<Program> compile(const Constraint& constraint, const grammar::Limits& limits) {
+  if (auto ok = check_size(constraint, limits); !ok) return pass(ok);
   grammar::Fuel fuel(limits.steps);
   auto grammar = read(constraint, limits, fuel);
   if (!grammar) return pass(grammar);
@@ -89,10 +94,16 @@ Result<Program> compile(const Constraint& constraint, const grammar::Limits& lim
 }
 
 std::string digest_of(const Constraint& constraint) {
-  std::string all{static_cast<char>('0' + static_cast<int>(constraint.kind)), constraint.compact ? 'c' : 'f'};
-  all += constraint.source.bytes();
+  const char kind = static_cast<char>('0' + static_cast<int>(constraint.kind));
+  const char space = constraint.compact ? 'c' : 'f';
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   std::array<unsigned char, 32> digest{};
-  if (EVP_Digest(all.data(), all.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) std::abort();
+  const std::string& source = constraint.source.bytes();
+  if (!hash || EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) != 1 ||
+      EVP_DigestUpdate(hash.get(), &kind, 1) != 1 || EVP_DigestUpdate(hash.get(), &space, 1) != 1 ||
+      EVP_DigestUpdate(hash.get(), source.data(), source.size()) != 1 ||
+      EVP_DigestFinal_ex(hash.get(), digest.data(), nullptr) != 1)
+    throw std::bad_alloc();
   return model::to_hex(digest);
 }
 

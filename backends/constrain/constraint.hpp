@@ -14,6 +14,9 @@ namespace flyball::constrain {
 // invalid_value also for a source that is not of the constraint's kind.
 Result<Program> compile(const Constraint& constraint, const grammar::Limits& limits = {});
 
+// unsupported_value for a source that compile() would refuse for its size. Reads nothing but that.
+Result<void> check_size(const Constraint& constraint, const grammar::Limits& limits = {});
+
 // SHA-256 of all of it, in hex: equal ones have equal programs. About 2 ms for each megabyte of the source.
 std::string digest_of(const Constraint& constraint);
 

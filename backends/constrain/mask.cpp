@@ -60,12 +60,15 @@ Result<std::size_t> Masks::fill(const Matcher& at, std::span<std::uint64_t> bits
 Result<const Masks::Mask*> Masks::find(SetId at) {
   begun_ = automaton_->work();
   walked_ = 0;
+  collected_ = false;
   const Mask* mask = nullptr;
   Outcome outcome = find(at, mask);
   if (outcome == Outcome::overflow && automaton_->met() == Overflow::memory) {
-    automaton_->collect({});
+    forget();
+    collect({});
     outcome = find(at, mask);
   }
+  all_work_ += spent();
   if (outcome == Outcome::overflow) return overflow(*automaton_);
   if (outcome == Outcome::costly) {
     return fail(ErrorCode::unsupported_feature, "a mask of the grammar takes more than " +
@@ -75,6 +78,13 @@ Result<const Masks::Mask*> Masks::find(SetId at) {
   // A collection in between renumbers the sets that by_set_ knows.
   if (collections_ == automaton_->collections()) by_set_.emplace(at, mask);
   return mask;
+}
+
+// The first one of a mask is not of its work.
+void Masks::collect(std::span<const SetId> keep) {
+  const std::uint64_t before = automaton_->work();
+  automaton_->collect(keep);
+  if (!std::exchange(collected_, true)) begun_ += automaton_->work() - before;
 }
 
 Masks::Outcome Masks::find(SetId at, const Mask*& found) {
@@ -135,7 +145,7 @@ Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
     if (to == Automaton::kUnknown) {
       to = automaton_->next(at, static_cast<std::uint8_t>(node.byte));
       path[node.depth] = to;
-      if (automaton_->is_full()) automaton_->collect(std::span(path_).first(node.depth + 1));
+      if (automaton_->is_full()) collect(std::span(path_).first(node.depth + 1));
       if (spent() + visited / kNodesPerWork > limits_.work) return Outcome::costly;
     }
     if (to == Automaton::kDead) {

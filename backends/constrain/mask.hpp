@@ -18,9 +18,9 @@ namespace flyball::constrain {
 
 struct MaskLimits {
   std::size_t memory = 16 << 20;  // bytes of masks; all are forgotten over it
-  // Work for one mask, in the automaton's units: about 10 ms, which other answers of
-  // the same step wait for. Masks of plain grammars take some thousands.
-  std::uint64_t work = 1'000'000;
+  // Work for one mask, in the automaton's units: 33 to 50 ms in the worst case that was found,
+  // tokens that each lead to a stack of their own. Masks of plain grammars take some thousands.
+  std::uint64_t work = 4'000'000;
 };
 
 class Masks {
@@ -42,7 +42,11 @@ class Masks {
 
   std::size_t memory() const noexcept { return used_; }
   std::uint64_t work() const noexcept { return spent(); }  // of the latest mask that was made
+  // Of all masks together.
+  std::uint64_t all_work() const noexcept { return all_work_; }
   std::size_t size() const noexcept { return masks_.size(); }
+  // Gives up all masks, and with them the sets of the automaton that they hold.
+  void forget();
 
  private:
   using SetId = Automaton::SetId;
@@ -69,8 +73,8 @@ class Masks {
   Outcome make(SetId view, Mask& mask);
   Outcome walk(const Trie& trie, SetId from);
   Outcome look_at_text(SetId from, Text& text);
+  void collect(std::span<const SetId> keep);
   void pack(Mask& mask) const;
-  void forget();
   std::size_t bytes_of(const Mask& mask) const;
 
   std::shared_ptr<Automaton> automaton_;
@@ -80,9 +84,11 @@ class Masks {
   std::unordered_map<SetId, Mask> masks_;          // by view, which is held
   std::unordered_map<SetId, const Mask*> by_set_;  // until the automaton collects
   std::uint64_t collections_ = 0;                  // at the time of by_set_
+  std::uint64_t all_work_ = 0;
   // Scratch space of one mask.
   std::uint64_t begun_ = 0;   // the automaton's work before it
   std::uint64_t walked_ = 0;  // work of walks beside the automaton's
+  bool collected_ = false;    // a collection is paid for: the mask may have met what others left
   std::vector<SetId> path_;   // of the walk, by depth
   std::vector<std::uint64_t> found_;
 };

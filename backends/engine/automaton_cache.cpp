@@ -5,9 +5,12 @@
 namespace flyball::engine {
 namespace {
 
-// Of one constraint: ordinary ones take a hundredth of it, and there may be as many as there are answers.
-constexpr constrain::AutomatonLimits kAutomatonLimits{.memory = 4U << 20U, .most = 16U << 20U};
-constexpr constrain::MaskLimits kMaskLimits{.memory = 8U << 20U};
+// Ordinary constraints take a hundredth of these bytes. The work is about 10 ms, which the other answers of a
+// step wait for.
+constexpr constrain::AutomatonLimits kAutomatonLimits{.memory = 2U << 20U, .most = 8U << 20U};
+constexpr constrain::MaskLimits kMaskLimits{.memory = 4U << 20U, .work = 1'000'000};
+// Of the rest of a played constraint: tables of fixed size.
+constexpr std::size_t kFixedBytes = std::size_t{48} << 10U;
 
 }  // namespace
 
@@ -17,7 +20,12 @@ PlayedConstraint::PlayedConstraint(const CompiledConstraint& compiled)
       automaton(std::make_shared<constrain::Automaton>(program, kAutomatonLimits)),
       masks(automaton, vocabulary, kMaskLimits) {}
 
+std::size_t PlayedConstraint::memory() const noexcept {
+  return automaton->memory() + masks.memory() + program->memory() + kFixedBytes;
+}
+
 std::shared_ptr<PlayedConstraint> AutomatonCache::play(const CompiledConstraint& compiled) {
+  trim();
   // Programs are compiled once while they are kept, so that their address tells them apart; a played one is
   // held.
   const auto found = std::ranges::find_if(

@@ -22,13 +22,13 @@ struct PlayedConstraint {
   constrain::Masks masks;
   // Memory ran out within them, and what they say is not trusted any more.
   bool broken = false;
-  std::size_t memory() const noexcept { return automaton->memory() + masks.memory(); }
+  std::size_t memory() const noexcept;
 };
 
 class AutomatonCache {
  public:
-  // Of those that no answer plays: more are forgotten, the one used longest ago first. Those that answers
-  // play are as many as the answers, and take at most 24 MiB each.
+  // Constraints that no answer plays: more are forgotten, the one used longest ago first. Those that answers
+  // play are as many as the answers, and take at most some 14 MiB each.
   static constexpr std::size_t kIdle = 64;
   static constexpr std::size_t kIdleBytes = std::size_t{64} << 20U;
 

@@ -42,7 +42,15 @@ void ConstrainedText::make_mask() noexcept {
 }
 
 Result<std::span<const std::uint64_t>> ConstrainedText::fill() {
+  const std::uint64_t before = played_->masks.all_work();
   auto allowed = played_->masks.fill(matcher_, bits_);
+  work_ += played_->masks.all_work() - before;
+  if (const std::uint64_t most = kFirstWork + tokens_ * kWorkPerToken; work_ > most)
+    return cannot_go_on({ErrorCode::unsupported_feature,
+                         "the masks of " + std::to_string(tokens_) + " tokens take more than " +
+                             std::to_string(most) + " steps; make it less ambiguous",
+                         {},
+                         {}});
   if (!allowed) return cannot_go_on(std::move(allowed.error()));
   if (*allowed == 0)
     return cannot_go_on({ErrorCode::unsupported_feature, "no token of the model continues its text", {}, {}});
@@ -51,12 +59,18 @@ Result<std::span<const std::uint64_t>> ConstrainedText::fill() {
 
 Result<bool> ConstrainedText::accept(Token token) {
   mask_.reset();
+  ++tokens_;
+  if (played_->broken) return std::unexpected(out_of_memory());
   if (tokenizer_->is_end_of_generation(token)) {
     if (matcher_.can_end()) return true;
     return fail(ErrorCode::invalid_value, "The answer ends before it is a word of its constraint.");
   }
   try {
     auto accepted = matcher_.accept(tokenizer_->bytes(token));
+    if (!accepted && played_->automaton->met() == constrain::Overflow::memory) {
+      played_->masks.forget();  // they hold much of it
+      accepted = matcher_.accept(tokenizer_->bytes(token));
+    }
     if (!accepted) return cannot_go_on(std::move(accepted.error()));
     if (!*accepted)
       return fail(ErrorCode::invalid_value,

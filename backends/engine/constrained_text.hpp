@@ -17,14 +17,21 @@ namespace flyball::engine {
 
 class ConstrainedText {
  public:
+  // Work for the masks of one answer, in the automaton's units of about 10 ns, at the beginning and for each
+  // token. Ordinary answers take a hundredth; over it an answer ends, so that no app holds up the others.
+  static constexpr std::uint64_t kFirstWork = 5'000'000, kWorkPerToken = 100'000;
+
   // unsupported_feature: the grammar is too ambiguous. The tokenizer outlives this.
   static Result<ConstrainedText> begin(std::shared_ptr<PlayedConstraint> played,
                                        const text::Tokenizer& tokenizer);
+  ConstrainedText(ConstrainedText&&) = default;  // mask() stays valid
+  ConstrainedText& operator=(ConstrainedText&&) = default;
 
-  // The next token's mask, unless it is there. Takes at most some ten milliseconds, mostly some microseconds.
+  // Makes the next token's mask, unless it is there. Mostly takes some microseconds, and at most some 30 ms:
+  // a mask's own work is bounded, and now and then the automaton's memory is collected.
   void make_mask() noexcept;
   // Precondition: make_mask() since the latest accept(). At least one bit is set. unsupported_feature: a
-  // limit of automaton or masks, or no token of the vocabulary goes on; insufficient_memory.
+  // limit of automaton, masks or their work, or no token of the vocabulary goes on; insufficient_memory.
   const Result<std::span<const std::uint64_t>>& mask() const { return *mask_; }
 
   // A token of the answer. True: the word is whole and nothing can follow it. Fails as mask() does, and with
@@ -47,6 +54,7 @@ class ConstrainedText {
   std::vector<std::uint64_t> bits_;
   std::optional<Result<std::span<const std::uint64_t>>> mask_;  // nullopt: to be made
   std::uint64_t mask_ns_ = 0;
+  std::uint64_t work_ = 0, tokens_ = 0;  // masks' work so far, and tokens
 };
 
 }  // namespace flyball::engine

@@ -24,9 +24,9 @@ std::shared_ptr<const constrain::Vocabulary> vocabulary_of(const text::Tokenizer
 
 }  // namespace
 
-Result<CompiledConstraint> ConstraintCache::compiled(const Constraint& constraint) {
-  std::string digest = constrain::digest_of(constraint);
-  if (const auto found = by_digest_.find(digest); found != by_digest_.end()) {
+Result<CompiledConstraint> ConstraintCache::compiled(const std::string& owner, const Constraint& constraint) {
+  std::string key = constrain::digest_of(constraint) + owner;  // digests are of one length
+  if (const auto found = by_key_.find(key); found != by_key_.end()) {
     programs_.splice(programs_.begin(), programs_, found->second);
     return CompiledConstraint{found->second->program, vocabulary_};
   }
@@ -34,17 +34,19 @@ Result<CompiledConstraint> ConstraintCache::compiled(const Constraint& constrain
   if (!program) return pass(program);
   if (!vocabulary_) vocabulary_ = vocabulary_of(*tokenizer_, vocab_size_);
   auto shared = std::make_shared<const constrain::Program>(std::move(*program));
-  keep(std::move(digest), shared);
+  keep(std::move(key), shared);
   return CompiledConstraint{std::move(shared), vocabulary_};
 }
 
-void ConstraintCache::keep(std::string digest, std::shared_ptr<const constrain::Program> program) {
-  bytes_ += program->memory();
-  programs_.push_front({digest, std::move(program)});
-  by_digest_.emplace(std::move(digest), programs_.begin());
+void ConstraintCache::keep(std::string key, std::shared_ptr<const constrain::Program> program) {
+  std::list<Kept> one;
+  one.push_back({key, std::move(program)});
+  by_key_.emplace(std::move(key), one.begin());
+  programs_.splice(programs_.begin(), one);
+  bytes_ += programs_.front().program->memory();
   while (programs_.size() > 1 && (programs_.size() > kPrograms || bytes_ > kBytes)) {
     bytes_ -= programs_.back().program->memory();
-    by_digest_.erase(programs_.back().digest);
+    by_key_.erase(programs_.back().key);
     programs_.pop_back();
   }
 }

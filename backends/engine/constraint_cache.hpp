@@ -1,4 +1,5 @@
-// Constraints compiled for one model, kept under a bound. One thread's own: the one that compiles.
+// Constraints compiled for one model, kept under a bound, each owner's apart: the time of a shared one would
+// tell an app about the others. One thread's own: the one that compiles.
 #pragma once
 
 #include <cstddef>
@@ -24,28 +25,28 @@ struct CompiledConstraint {
 class ConstraintCache {
  public:
   static constexpr std::size_t kPrograms = 256;
-  static constexpr std::size_t kBytes = std::size_t{64} << 20U;  // of programs that no answer needs to use
+  static constexpr std::size_t kBytes = std::size_t{64} << 20U;  // of programs; answers may hold more
 
   // The tokenizer outlives this; tokens below vocab_size may be sampled.
   ConstraintCache(const text::Tokenizer& tokenizer, std::uint32_t vocab_size)
       : tokenizer_(&tokenizer), vocab_size_(vocab_size) {}
 
   // Fails as constrain::compile does. The first call lays out the vocabulary: some 0.1 s for 150,000 tokens.
-  Result<CompiledConstraint> compiled(const Constraint& constraint);
+  Result<CompiledConstraint> compiled(const std::string& owner, const Constraint& constraint);
   std::size_t size() const noexcept { return programs_.size(); }
 
  private:
   struct Kept {
-    std::string digest;
+    std::string key;  // owner and digest
     std::shared_ptr<const constrain::Program> program;
   };
-  void keep(std::string digest, std::shared_ptr<const constrain::Program> program);
+  void keep(std::string key, std::shared_ptr<const constrain::Program> program);
 
   const text::Tokenizer* tokenizer_;
   std::uint32_t vocab_size_;
   std::shared_ptr<const constrain::Vocabulary> vocabulary_;  // null until it is needed
   std::list<Kept> programs_;                                 // the one used last is first
-  std::unordered_map<std::string, std::list<Kept>::iterator> by_digest_;
+  std::unordered_map<std::string, std::list<Kept>::iterator> by_key_;
   std::size_t bytes_ = 0;
 };
 

@@ -33,6 +33,8 @@ constexpr std::chrono::seconds kCancelGrace{5};
 constexpr std::chrono::milliseconds kSaveGrace{800};
 // Of each step while a sequence's beginning is brought back: others' next tokens wait for it.
 constexpr std::chrono::milliseconds kRestoreSlice{10};
+// Steps whose masks took more of their time say too little of the device.
+constexpr double kMaskShare = 0.1;
 // Most commands of one request that can wait at once: submit, resume, cancel; twice, because a step that ends
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
@@ -227,7 +229,8 @@ class Engine {
       if (result.ended) forget(result.id);
     for (const SequenceId id : behind_) scheduler_.pause(id);
     observe(trace);
-    step_cost_.measured(plan.work, std::chrono::duration<double>(trace.end - trace.begin).count());
+    const double seconds = std::chrono::duration<double>(trace.end - trace.begin).count();
+    if (mask_seconds_ < kMaskShare * seconds) step_cost_.measured(plan.work, seconds);
     return true;
   }
   void restore_some() {
@@ -284,8 +287,7 @@ class Engine {
       auto id = executor_.submit({tokens_, batch_, vocab_size_, plan.may_stop ? &shared_.called : nullptr},
                                  copies_);
       if (!id) return pass(id);
-      for (std::size_t i = 0; i < batch_.size(); ++i)  // while the device computes
-        if (batch_[i].want_logits) sequences_.at(plan.sequences[i].id)->make_mask();
+      make_masks(plan);  // while the device computes, if it does so beside this thread
       auto rows = executor_.wait(*id);
       if (rows && (rows->logits.size() != whole * logits_per_row_ || rows->candidates.size() != cut))
         return fail(ErrorCode::internal, "The device returned another number of logits than was asked for.");
@@ -295,6 +297,16 @@ class Engine {
     } catch (const std::exception&) {  // a driver's; it does not get past the step
       return fail(ErrorCode::internal, "The device failed during a step.");
     }
+  }
+
+  void make_masks(const StepPlan& plan) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < batch_.size(); ++i) {
+      if (!batch_[i].want_logits) continue;
+      Sequence& sequence = *sequences_.at(plan.sequences[i].id);
+      if (!sequence.delivery().closed()) sequence.make_mask();
+    }
+    mask_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
   // row: logits, or candidates.
@@ -411,6 +423,7 @@ class Engine {
   std::vector<device::BlockCopy> copies_;
   std::vector<StepResult> results_;
   std::vector<SequenceId> behind_;
+  double mask_seconds_ = 0;
   decode::SamplerScratch scratch_;
 };
 
@@ -528,8 +541,9 @@ class EngineBackend final : public Backend {
     const auto begin = std::chrono::steady_clock::now();
     try {
       if (auto error = why_not(waiting)) return error;
-      auto compiled = cache.compiled(*waiting.request.constraint);
+      auto compiled = cache.compiled(waiting.request.owner, *waiting.request.constraint);
       if (!compiled) return std::move(compiled.error());
+      waiting.request.constraint->source = {};  // no more is read of it
       waiting.constraint = std::move(*compiled);
       waiting.compile_us = static_cast<std::uint64_t>(
           std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin)

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/constrain/constraint.hpp"
 #include "backends/text/chat_form.hpp"
 
 namespace flyball::engine {
@@ -143,6 +144,8 @@ Result<void> check_request(const CompletionRequest& request, const TextModel& mo
   const std::uint32_t vocab_size = model.vocab_size;
   if (auto ok = check(request.sampling); !ok) return pass(ok);
   if (auto ok = check_settings(request.settings); !ok) return pass(ok);
+  if (request.constraint)
+    if (auto ok = constrain::check_size(*request.constraint); !ok) return pass(ok);
   if (request.stop.size() > kMaxStops)
     return fail(ErrorCode::invalid_value,
                 std::to_string(request.stop.size()) + " stop strings; at most " + std::to_string(kMaxStops) +

@@ -245,6 +245,33 @@ TEST(ConstrainMasks, FailOverTheirLimitOfWork) {
   EXPECT_EQ(*filled, 1U);
 }
 
+// Tokens that close many frames have masks that hold deep stacks: they give way before an answer ends for
+// them.
+TEST(ConstrainMasks, GiveWayWhereTheyFillTheAutomaton) {
+  Random random(7);
+  Tokens tokens;
+  tokens.bytes = {"(", "[", "x", "=", std::string(120, '='), std::string(64, '=')};
+  const auto shared = automaton_of(gbnf(R"x(root ::= "(" root "=" | "[" root "=" | "x"?)x"),
+                                   {.memory = 64 << 10, .most = 256 << 10});
+  Masks masks(shared, tokens.vocabulary());
+  std::vector<std::uint64_t> bits(1);
+  const auto play = [&](int n) -> Result<void> {
+    auto at = Matcher::begin(shared);
+    for (int i = 0; i < n; ++i) {
+      if (auto filled = masks.fill(*at, bits); !filled) return pass(filled);
+      if (auto taken = at->accept(below(random, 2) == 0 ? "(" : "["); !taken) return pass(taken);
+    }
+    return {};
+  };
+  std::size_t failed = 0;
+  for (int i = 0; i < 20; ++i) {
+    failed += play(3'000) ? 0 : 1;  // as deep as the bound lets it
+    const auto ordinary = play(100);
+    EXPECT_TRUE(ordinary) << i << ": " << ordinary.error().message;
+  }
+  EXPECT_EQ(failed, 20U) << "the deep ones meet the bound";
+}
+
 // Palindromes of letters: every prefix of every token is a stack, and a set, of its own.
 TEST(ConstrainMasks, ChargeForNewSets) {
   Random random(4);

@@ -69,8 +69,8 @@ struct Sink final : EventSink {
 };
 
 // As much of the engine as a request can reach: a resumed one, a stop string, log probabilities, penalties,
-// one whose prompt is rendered, and one under a constraint.
-std::vector<CompletionRequest> requests() {
+// one whose prompt is rendered, and two under a constraint that nobody had before.
+std::vector<CompletionRequest> requests(std::int64_t n) {
   std::vector<CompletionRequest> all;
   all.push_back(text_request("a prompt of several steps and blocks", 6));
   all.back().stop = {"a stop string that is too long for the string itself"};
@@ -79,10 +79,12 @@ std::vector<CompletionRequest> requests() {
   all.back().resume_tokens = byte_tokens("res");
   all.push_back(text_request("", 4));
   all.back().prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hello"}])"), {}, {}};
-  all.push_back(text_request("constrained", 4));
-  all.back().constraint = Constraint{Constraint::Kind::json_schema,
-                                     test::packed(R"({"type":"array","items":{"type":"integer"}})"), false};
-  all.back().resume_tokens = byte_tokens("[1");
+  const std::string schema = R"({"type":"array","items":{"enum":["x",)" + std::to_string(n) + "]}}";
+  for (const char* prompt : {"constrained", "and another"}) {
+    all.push_back(text_request(prompt, 4));
+    all.back().constraint = Constraint{Constraint::Kind::json_schema, test::packed(schema), false};
+  }
+  all.back().resume_tokens = byte_tokens("[\"");
   return all;
 }
 
@@ -94,7 +96,7 @@ TEST(OutOfMemory, EveryAllocationFailsOnce) {
     SCOPED_TRACE(n);
     std::vector<std::shared_ptr<Sink>> sinks;
     std::vector<Ticket> tickets;
-    auto all = requests();
+    auto all = requests(n);
     tickets.reserve(all.size());
     until_failure = n;
     for (CompletionRequest& request : all) {

@@ -195,13 +195,15 @@ TEST(WorkerCodec, EventsSurvive) {
   Done done;
   done.reason = FinishReason::cancelled;
   done.usage = {7, 8, 9};
-  done.timings = {1, 2, 1ULL << 50};
+  done.timings = {1, 2, 1ULL << 50, 4, 5};
   done.stop_text = "END";
   const auto done_back = std::get<Done>(
       std::get<TicketEvent>(*decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, done}}))).event);
   EXPECT_EQ(done_back.reason, FinishReason::cancelled);
   EXPECT_EQ(done_back.usage.cached_tokens, 9U);
   EXPECT_EQ(done_back.timings.decode_us, 1ULL << 50);
+  EXPECT_EQ(done_back.timings.compile_us, 4U);
+  EXPECT_EQ(done_back.timings.mask_us, 5U);
   EXPECT_EQ(done_back.stop_text, "END");
 
   const Error error{ErrorCode::context_length_exceeded, "too long", "messages", "/messages/0"};
