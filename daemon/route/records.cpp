@@ -156,12 +156,12 @@ std::optional<ConstraintRecord> read_constraint(const std::string& kept) {
     const json value = member(name);
     return value.is_string() ? value.get<std::string>() : std::string();
   };
-  const auto microseconds = [&](const char* name) {
+  const auto taken = [&](const char* name) {
     const json value = member(name);
     return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
   };
-  ConstraintRecord out{text("kind"), text("digest"), microseconds("compile_us"),
-                       microseconds("engine_compile_us"), microseconds("mask_us")};
+  ConstraintRecord out{text("kind"), text("digest"), taken("compile_us"),
+                       taken("engine_compile_us"), taken("mask_us")};
   if (out.digest.empty()) return std::nullopt;
   return out;
 }

@@ -9,28 +9,28 @@
 namespace flyball::api::openai {
 namespace {
 
-using Kind = Constraint::Kind;
+using Form = Constraint::Kind;
 
-// One form of a constraint, and the name that a field or a member has for it.
+// A field of the body, or a member of structured_outputs, and the constraint that it holds.
 struct NamedForm {
   std::string_view name;
-  Kind kind;
+  Form form;
 };
 constexpr std::array kFieldForms{
-    NamedForm{"guided_json", Kind::json_schema},
-    NamedForm{"guided_regex", Kind::regex},
-    NamedForm{"guided_choice", Kind::choice},
-    NamedForm{"guided_grammar", Kind::gbnf},
-    NamedForm{"grammar", Kind::gbnf},
-    NamedForm{"json_schema", Kind::json_schema},
-    NamedForm{"regex", Kind::regex},
-    NamedForm{"ebnf", Kind::gbnf},
+    NamedForm{"guided_json", Form::json_schema},
+    NamedForm{"guided_regex", Form::regex},
+    NamedForm{"guided_choice", Form::choice},
+    NamedForm{"guided_grammar", Form::gbnf},
+    NamedForm{"grammar", Form::gbnf},
+    NamedForm{"json_schema", Form::json_schema},
+    NamedForm{"regex", Form::regex},
+    NamedForm{"ebnf", Form::gbnf},
 };
 constexpr std::array kStructuredForms{
-    NamedForm{"json", Kind::json_schema},
-    NamedForm{"regex", Kind::regex},
-    NamedForm{"choice", Kind::choice},
-    NamedForm{"grammar", Kind::gbnf},
+    NamedForm{"json", Form::json_schema},
+    NamedForm{"regex", Form::regex},
+    NamedForm{"choice", Form::choice},
+    NamedForm{"grammar", Form::gbnf},
 };
 
 std::unexpected<Error> refuse(ErrorCode code, std::string param, const std::string& what) {
@@ -41,6 +41,13 @@ std::unexpected<Error> refuse(ErrorCode code, std::string param, const std::stri
 // A string that is empty asks for nothing.
 bool is_absent(JsonView value) {
   return !value || value.is_null() || (value.is_string() && value.text().empty());
+}
+
+bool is_list_of_strings(JsonView value) {
+  if (!value.is_array()) return false;
+  for (const auto& [key, one] : value.members())
+    if (!one.is_string()) return false;
+  return true;
 }
 
 Result<PackedJson> read_schema(JsonView value, const std::string& place) {
@@ -56,10 +63,11 @@ Result<PackedJson> read_schema(JsonView value, const std::string& place) {
   return schema;
 }
 
-Result<PackedJson> read_source(Kind kind, JsonView value, const std::string& place) {
-  if (kind == Kind::json_schema) return read_schema(value, place);
-  if (kind == Kind::choice) {
-    if (!value.is_array()) return refuse(ErrorCode::invalid_value, place, "must be an array of strings");
+Result<PackedJson> read_source(Form form, JsonView value, const std::string& place) {
+  if (form == Form::json_schema) return read_schema(value, place);
+  if (form == Form::choice) {
+    if (!is_list_of_strings(value))
+      return refuse(ErrorCode::invalid_value, place, "must be an array of strings");
   } else if (!value.is_string()) {
     return refuse(ErrorCode::invalid_value, place, "must be a string");
   }
@@ -73,8 +81,8 @@ class StructuredOutputReader {
   Result<StructuredOutput> read() {
     auto ok = read_response_format();
     if (ok) ok = read_structured_outputs();
-    for (const NamedForm& form : kFieldForms)
-      if (ok) ok = add(form.kind, body_.member(form.name), std::string(form.name));
+    for (const NamedForm& one : kFieldForms)
+      if (ok) ok = add(one.form, body_.member(one.name), std::string(one.name));
     if (!ok) return pass(ok);
     if (out_.constraint) out_.constraint->compact = compact_ && is_json();
     return std::move(out_);
@@ -82,24 +90,25 @@ class StructuredOutputReader {
 
  private:
   bool is_json() const {
-    return out_.constraint->kind == Kind::json_object || out_.constraint->kind == Kind::json_schema;
+    return out_.constraint->kind == Form::json_object || out_.constraint->kind == Form::json_schema;
   }
 
-  Result<void> put(Kind kind, PackedJson source, std::string place) {
-    if (out_.constraint)
-      return fail(ErrorCode::invalid_value,
-                  "'" + out_.field + "' and '" + place + "' are both set; an answer has one constraint.",
-                  std::move(place));
-    out_.constraint = Constraint{kind, std::move(source)};
+  Result<void> put(Form form, PackedJson source, std::string place) {
+    if (out_.constraint) {
+      std::string message =
+          "'" + out_.field + "' and '" + place + "' are both set; an answer has one constraint.";
+      return fail(ErrorCode::invalid_value, std::move(message), std::move(place));
+    }
+    out_.constraint = Constraint{form, std::move(source)};
     out_.field = std::move(place);
     return {};
   }
 
-  Result<void> add(Kind kind, JsonView value, std::string place) {
+  Result<void> add(Form form, JsonView value, std::string place) {
     if (is_absent(value)) return {};
-    auto source = read_source(kind, value, place);
+    auto source = read_source(form, value, place);
     if (!source) return pass(source);
-    return put(kind, std::move(*source), std::move(place));
+    return put(form, std::move(*source), std::move(place));
   }
 
   Result<void> read_response_format() {
@@ -116,8 +125,8 @@ class StructuredOutputReader {
       return refuse(ErrorCode::invalid_value, "response_format.json_schema",
                     "is only allowed with the type 'json_schema'");
     if (type.text() == "json_object")
-      return is_absent(schema) ? put(Kind::json_object, {}, "response_format")
-                               : add(Kind::json_schema, schema, "response_format.schema");
+      return is_absent(schema) ? put(Form::json_object, {}, "response_format")
+                               : add(Form::json_schema, schema, "response_format.schema");
     if (type.text() != "text")
       return refuse(ErrorCode::unsupported_value, "response_format.type",
                     "is served as 'text', 'json_object' or 'json_schema' only");
@@ -130,7 +139,7 @@ class StructuredOutputReader {
   // `wrapper`: OpenAI's object around the schema; llama.cpp's server has the schema beside the type.
   Result<void> read_json_schema(JsonView wrapper, JsonView schema) {
     if (!is_absent(schema))
-      if (auto ok = add(Kind::json_schema, schema, "response_format.schema"); !ok || !wrapper) return ok;
+      if (auto ok = add(Form::json_schema, schema, "response_format.schema"); !ok || !wrapper) return ok;
     const std::string place = "response_format.json_schema";
     if (wrapper && !wrapper.is_object())
       return refuse(ErrorCode::invalid_value, place, "must be an object with a 'schema'");
@@ -138,7 +147,7 @@ class StructuredOutputReader {
     if (wrapper)
       if (auto ok = check_members(wrapper, FieldOf::json_schema, kBoth, place, unknown_); !ok) return ok;
     if (is_absent(wrapped)) return refuse(ErrorCode::missing_field, place + ".schema", "is required");
-    return add(Kind::json_schema, wrapped, place + ".schema");
+    return add(Form::json_schema, wrapped, place + ".schema");
   }
 
   Result<void> read_structured_outputs() {
@@ -147,16 +156,16 @@ class StructuredOutputReader {
     if (!object) return {};
     if (!object.is_object()) return refuse(ErrorCode::invalid_value, place, "must be an object");
     if (auto ok = check_members(object, FieldOf::structured_outputs, kBoth, place, unknown_); !ok) return ok;
-    for (const NamedForm& form : kStructuredForms) {
-      std::string member = place + "." + std::string(form.name);
-      if (auto ok = add(form.kind, object.member(form.name), std::move(member)); !ok) return ok;
+    for (const NamedForm& one : kStructuredForms) {
+      std::string member = place + "." + std::string(one.name);
+      if (auto ok = add(one.form, object.member(one.name), std::move(member)); !ok) return ok;
     }
     const auto any_object = read_flag(object, place, "json_object");
     if (!any_object) return pass(any_object);
     const auto compact = read_flag(object, place, "disable_any_whitespace");
     if (!compact) return pass(compact);
     compact_ = *compact;
-    if (*any_object) return put(Kind::json_object, {}, place + ".json_object");
+    if (*any_object) return put(Form::json_object, {}, place + ".json_object");
     return {};
   }
 
