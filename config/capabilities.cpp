@@ -35,7 +35,9 @@ constexpr std::array<Row, kFeatures> kRows{{
       "serves tools with tool_choice auto or none, where the model's chat template has a place for them"}},
     {Feature::schema,
      "schema",
-     {Served::no, "does not serve structured output: response_format is text alone"}},
+     {Served::limit,
+      "serves structured output by JSON Schema 2020-12, regular expressions, GBNF and lists of choices, and "
+      "refuses a constraint that it cannot enforce exactly"}},
     {Feature::vision, "vision", {Served::no, "does not serve images: prompts are text"}},
     {Feature::audio, "audio", {Served::no, "does not serve speech: prompts are text"}},
     {Feature::speech_output, "speech_output", {Served::no, "does not serve speech: answers are text"}},

@@ -107,4 +107,9 @@ std::string digest_of(const Constraint& constraint) {
   return model::to_hex(digest);
 }
 
+std::string_view to_string(Kind kind) noexcept {
+  constexpr std::array<std::string_view, 5> kNames{"json_object", "json_schema", "regex", "gbnf", "choice"};
+  return kNames.at(static_cast<std::size_t>(kind));
+}
+
 }  // namespace flyball::constrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "backends/constrain/program.hpp"
 #include "backends/constraint.hpp"
@@ -19,5 +20,8 @@ Result<void> check_size(const Constraint& constraint, const grammar::Limits& lim
 
 // SHA-256 of all of it, in hex: equal ones have equal programs. About 2 ms for each megabyte of the source.
 std::string digest_of(const Constraint& constraint);
+
+// The spelling of the enumerator: "json_schema".
+std::string_view to_string(Constraint::Kind kind) noexcept;
 
 }  // namespace flyball::constrain

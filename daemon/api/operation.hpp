@@ -1,5 +1,5 @@
-// The operations that clients ask for, whatever API they speak: a codec parses a request into one Operation, the
-// service carries it out. Each operation brings the way its answer is written in that API.
+// The operations that clients ask for, whatever API they speak: a codec parses a request into one Operation,
+// the service carries it out. Each operation brings the way its answer is written in that API.
 #pragma once
 
 #include <cstdint>
@@ -90,9 +90,10 @@ struct Generate {
   std::optional<StreamFraming> stream;  // nullopt: one document
   bool seeded = false;                  // the client gave a seed
   bool has_tools = false, wants_json = false;
-  std::uint32_t n = 1;          // answers per prompt
-  std::vector<Prompt> prompts;  // one for chat
-  CompletionRequest base;       // all but id and prompt; its seed is the first choice's
+  std::uint32_t n = 1;           // answers per prompt
+  std::vector<Prompt> prompts;   // one for chat
+  std::string constraint_field;  // the place of base.constraint in the body, in the API's own terms
+  CompletionRequest base;        // all but id and prompt; its seed is the first choice's
   std::uint64_t prompt_bytes = 0;
   std::string note;  // what the client should know of how it was read (x-flyball-note); "": nothing
   UnknownFields unknown;

@@ -16,11 +16,12 @@
 #include "config/app_models.hpp"
 #include "config/name_list.hpp"
 #include "daemon/api/admission.hpp"
+#include "daemon/api/app_thread.hpp"
+#include "daemon/api/constraint_verdicts.hpp"
 #include "daemon/api/features.hpp"
 #include "daemon/api/framing.hpp"
 #include "daemon/api/inference.hpp"
 #include "daemon/api/limit_fields.hpp"
-#include "daemon/api/parsing_thread.hpp"
 #include "daemon/api/readiness.hpp"
 #include "daemon/api/refusal_log.hpp"
 #include "daemon/api/slo_fields.hpp"
@@ -90,7 +91,7 @@ double milliseconds_since(http::TimePoint from) {
 struct Service::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const settings::Settings> settings,
        policy::Facts hardware, fleet::Fleet& fleet, store::Writer* writer, usage::Past past,
-       measure::Outcomes* predictions, Codecs known)
+       measure::Outcomes* predictions, Codecs known, ConstraintVerdicts::Compile compile)
       : io(context),
         codecs(known),
         state(std::make_shared<const InForce>(std::move(settings))),
@@ -102,7 +103,9 @@ struct Service::Impl {
         ids(random_bits()),
         seeds(random_bits()),
         refusal_timer(io),
-        parsing_thread(io) {
+        verdicts(compile),
+        parsing_thread(io),
+        compiling_thread(io) {
     dispatcher.set_limits({state->settings->config.max_queue});
   }
 
@@ -130,7 +133,17 @@ struct Service::Impl {
     // The body's share of the app's bytes: the daemon holds it, parsed or not, until the request has ended.
     std::shared_ptr<const route::HeldBytes::Share> held;
   };
+  // A request that has passed every check but that of its constraint.
+  struct Checked {
+    Generate request;
+    const config::ModelEntry& model;  // of the call's state, as all that is found here
+    const BackendInfo* file;          // nullptr: not known
+    route::RequestTraits traits;
+    std::optional<route::ConstraintRecord> constraint = {};  // nullopt: it has none
+  };
+  class OffLoop;
   class Parsing;
+  class Compiling;
 
   // One for each Operation.
   void run(const Call& call, Generate request);
@@ -145,6 +158,7 @@ struct Service::Impl {
   void run(const Call& call, LoadModel operation);
   void run(const Call& call, UnloadModel operation);
 
+  void submit(const Call& call, Checked checked);
   void over(Inference& inference, const Outcome& outcome, const Call& call, const std::string& model);
   bool sees_paths(const Call& call) const;
   void found(const std::shared_ptr<Call>& lookup, Result<std::optional<route::Receipt>> receipt);
@@ -166,7 +180,8 @@ struct Service::Impl {
   http::Response refused(const route::Refusal& refusal, const RouteMatch& match, const std::string& app);
   std::optional<route::Refusal> charge(Entry& entry, const http::Request& head);
   void carry_out(const Call& call, Result<Operation> operation);
-  void end(Parsing& parsing, const Error& error);  // before it is parsed
+  void begin(const std::shared_ptr<OffLoop>& request);
+  void end(OffLoop& request, const Error& error);  // before its thread has done with it
   void answer(const Call& call, Result<http::Response> result);
   void answer(http::Exchange& exchange, Result<http::Response> result, const Codec& codec,
               std::string_view app, std::string_view operation, const route::Standings& standings = {});
@@ -195,28 +210,58 @@ struct Service::Impl {
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
   const std::int64_t started = std::time(nullptr);
   std::unordered_set<std::shared_ptr<Inference>> active;
-  std::unordered_set<std::shared_ptr<Call>> lookups;  // receipts that are being looked for in the store
+  std::unordered_set<std::shared_ptr<Call>> lookups;       // receipts that are being looked for in the store
   std::unordered_set<std::shared_ptr<Call>> engine_calls;  // wait for the fleet to load or unload a model
-  std::unordered_set<std::shared_ptr<Parsing>> parsing;
+  std::unordered_set<std::shared_ptr<OffLoop>> off_loop;
   std::uint64_t finished = 0, inferences_finished = 0;
   std::function<metrics::Metrics::ConnectionGauges()> count_connections;  // empty: there is no server
   bool draining = false;
   RefusalLog refusals;
   boost::asio::steady_timer refusal_timer;
   bool watching_refusals = false;
-  ParsingThread parsing_thread;  // last: it uses what `parsing` holds
+  ConstraintVerdicts verdicts;  // the compiling thread's
+  // Last: they use what `off_loop` holds. Two, so that no constraint delays another app's large body.
+  AppThread parsing_thread, compiling_thread;
 };
 
-// A request whose large body is parsed off the loop. Until parsed() the loop touches neither the body nor the
-// operation.
-class Service::Impl::Parsing final : public ParsingThread::Task,
-                                     public http::ExchangeObserver,
-                                     public std::enable_shared_from_this<Parsing> {
+// A request that waits for another thread. Until done() the loop touches nothing that work() does.
+class Service::Impl::OffLoop : public AppThread::Task,
+                               public http::ExchangeObserver,
+                               public std::enable_shared_from_this<OffLoop> {
  public:
-  Parsing(Impl& service, Call request) : call(std::move(request)), service_(service) {}
+  OffLoop(Impl& service, AppThread& by, Call request)
+      : call(std::move(request)), thread(by), service_(service) {}
 
-  // ParsingThread::Task
-  void parse() override {
+  // AppThread::Task
+  void done() final {
+    const auto self = shared_from_this();
+    service_.off_loop.erase(self);
+    if (!over) go_on();
+  }
+  // http::ExchangeObserver
+  void on_disconnect() final {
+    service_.end(*this, {ErrorCode::cancelled, "The client closed the connection.", {}, {}});
+  }
+  void on_drained() final {}
+  void on_quiet() final {}
+  void on_first_byte(http::TimePoint) final {}
+
+  const Call call;
+  AppThread& thread;
+  bool over = false;  // answered, or its client is gone
+
+ protected:
+  virtual void go_on() = 0;  // on the loop, with the outcome of work()
+
+  Impl& service_;
+};
+
+// A large body is parsed.
+class Service::Impl::Parsing final : public OffLoop {
+ public:
+  Parsing(Impl& service, Call request) : OffLoop(service, service.parsing_thread, std::move(request)) {}
+
+  void work() override {
     http::Request& request = call.exchange->request();
     try {
       operation_ = call.codec.parse(call.route, request);
@@ -225,25 +270,41 @@ class Service::Impl::Parsing final : public ParsingThread::Task,
     }
     std::string().swap(request.body);  // the operation holds what it needs of it
   }
-  void parsed() override {
-    const auto self = shared_from_this();
-    service_.parsing.erase(self);
-    if (!over) service_.carry_out(call, std::move(*operation_));
-  }
-  // http::ExchangeObserver
-  void on_disconnect() override {
-    service_.end(*this, {ErrorCode::cancelled, "The client closed the connection.", {}, {}});
-  }
-  void on_drained() override {}
-  void on_quiet() override {}
-  void on_first_byte(http::TimePoint) override {}
-
-  const Call call;
-  bool over = false;  // answered, or its client is gone
 
  private:
-  Impl& service_;
+  void go_on() override { service_.carry_out(call, std::move(*operation_)); }
+
   std::optional<Result<Operation>> operation_;
+};
+
+// The constraint of a request's answers is compiled.
+class Service::Impl::Compiling final : public OffLoop {
+ public:
+  Compiling(Impl& service, Call request, Checked checked)
+      : OffLoop(service, service.compiling_thread, std::move(request)), checked_(std::move(checked)) {}
+
+  void work() override {
+    try {
+      verdict_ = service_.verdicts.judge(call.app->id, *checked_.request.base.constraint);
+    } catch (const std::bad_alloc&) {
+      verdict_.refusal = {
+          ErrorCode::insufficient_memory, "There is no memory to compile the constraint in.", {}, {}};
+    }
+  }
+
+ private:
+  void go_on() override {
+    if (verdict_.refusal)
+      return service_.answer(
+          call, std::unexpected(refusal_at(checked_.request.constraint_field, *verdict_.refusal)));
+    checked_.constraint = {.kind = std::move(verdict_.kind),
+                           .digest = std::move(verdict_.digest),
+                           .compile_us = verdict_.took_us};
+    service_.submit(call, std::move(checked_));
+  }
+
+  Checked checked_;
+  ConstraintVerdict verdict_;
 };
 
 http::Response Service::Impl::refused(const Error& error, const RouteMatch& match, std::string_view app) {
@@ -317,11 +378,17 @@ void Service::Impl::carry_out(const Call& call, Result<Operation> operation) {
   std::visit([&](auto& one) { run(call, std::move(one)); }, *operation);
 }
 
-void Service::Impl::end(Parsing& one, const Error& error) {
+void Service::Impl::begin(const std::shared_ptr<OffLoop>& request) {
+  off_loop.insert(request);
+  request->call.exchange->observe(request);
+  request->thread.add(request->call.app->id, request);
+}
+
+void Service::Impl::end(OffLoop& one, const Error& error) {
   if (std::exchange(one.over, true)) return;
   answer(one.call, std::unexpected(error));
-  // A parse that has begun runs to its end, and its request counts as in flight until then.
-  if (parsing_thread.take_back(one)) parsing.erase(one.shared_from_this());
+  // Work that has begun runs to its end, and its request counts as in flight until then.
+  if (one.thread.take_back(one)) off_loop.erase(one.shared_from_this());
 }
 
 bool Service::Impl::logs_whole(std::string_view app, ErrorCode code) {
@@ -411,29 +478,38 @@ void Service::Impl::run(const Call& call, Generate request) {
   const BackendInfo* const file = call.state->settings->file_of(**model);
   if (const auto served = check_features(traits, file); !served) return answer(call, pass(served));
   if (!request.seeded) request.base.sampling.seed = seeds();
+  Checked checked{std::move(request), **model, file, std::move(traits)};
+  if (checked.request.base.constraint)
+    begin(std::make_shared<Compiling>(*this, call, std::move(checked)));
+  else
+    submit(call, std::move(checked));
+}
 
+void Service::Impl::submit(const Call& call, Checked checked) {
+  const config::AppManifest& app = *call.app;
+  Generate& request = checked.request;
+  const config::ModelEntry& model = checked.model;
   const std::string& id = call.exchange->id();
   request.writer->begin(
-      {id, std::time(nullptr), request.model.empty() ? (*model)->id : request.model, request.choices()});
+      {id, std::time(nullptr), request.model.empty() ? model.id : request.model, request.choices()});
   const auto inference = std::make_shared<Inference>(
       call.exchange, call.codec, request, held.share_of(app.id), app.limits.held_bytes, metrics,
-      [this, call, model = *model](Inference& self, const Outcome& outcome) {
-        over(self, outcome, call, model->id);
-      });
+      [this, call, &model](Inference& self, const Outcome& outcome) { over(self, outcome, call, model.id); });
   active.insert(inference);
   call.exchange->observe(inference);
   auto job = dispatcher.submit({.id = id,
                                 .keep = call.state,
                                 .tree = *call.state->settings->tree,
                                 .app = app,
-                                .model = **model,
-                                .traits = std::move(traits),
+                                .model = model,
+                                .traits = std::move(checked.traits),
                                 .base = std::move(request.base),
                                 .prompts = std::move(request.prompts),
                                 .n = request.n,
                                 .body_bytes = call.body_bytes,
                                 .ignored_fields = request.unknown.listed(),
-                                .file = file,
+                                .constraint = std::move(checked.constraint),
+                                .file = checked.file,
                                 .measured = &call.state->settings->measured},
                                inference);
   if (job)
@@ -687,9 +763,9 @@ http::Response Service::Impl::exposition(const config::AppManifest* viewer) {
 
 Service::Service(boost::asio::io_context& io, std::shared_ptr<const settings::Settings> settings,
                  policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store, usage::Past past,
-                 measure::Outcomes* outcomes, Codecs codecs)
+                 measure::Outcomes* outcomes, Codecs codecs, ConstraintVerdicts::Compile compile)
     : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
-                                   std::move(past), outcomes, codecs)) {}
+                                   std::move(past), outcomes, codecs, compile)) {}
 Service::~Service() = default;
 
 std::string Service::next_request_id() {
@@ -766,13 +842,7 @@ void Service::handle(std::shared_ptr<http::Exchange> exchange) {
     if (charged) impl_->dispatcher.give_back(*call.app, 1, bytes);
     return impl_->answer(call, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
   }
-  if (charged && bytes > kParsedOnLoop) {
-    const auto parsing = std::make_shared<Impl::Parsing>(*impl_, call);
-    impl_->parsing.insert(parsing);
-    exchange->observe(parsing);
-    impl_->parsing_thread.add(call.app->id, parsing);
-    return;
-  }
+  if (charged && bytes > kParsedOnLoop) return impl_->begin(std::make_shared<Impl::Parsing>(*impl_, call));
   auto operation = call.codec.parse(call.route, request);
   std::string().swap(request.body);  // the operation holds what it needs of it
   impl_->carry_out(call, std::move(operation));
@@ -795,17 +865,17 @@ void Service::start_draining() {
 }
 
 void Service::abort_all(const Error& error) {
-  const auto parsing = impl_->parsing;  // each one leaves its set as it ends
-  for (const auto& one : parsing) impl_->end(*one, error);
+  const auto off_loop = impl_->off_loop;  // each one leaves its set as it ends
+  for (const auto& one : off_loop) impl_->end(*one, error);
   const auto active = impl_->active;
   for (const auto& inference : active) inference->abort(error);
 }
 
 std::size_t Service::in_flight() const noexcept {
-  return impl_->active.size() + impl_->parsing.size();
+  return impl_->active.size() + impl_->off_loop.size();
 }
-std::size_t Service::parsing() const noexcept {
-  return impl_->parsing.size();
+std::size_t Service::off_loop() const noexcept {
+  return impl_->off_loop.size();
 }
 std::uint64_t Service::finished() const noexcept {
   return impl_->finished;

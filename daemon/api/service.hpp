@@ -14,6 +14,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "daemon/api/codec.hpp"
+#include "daemon/api/constraint_verdicts.hpp"
 #include "daemon/api/gateway.hpp"
 #include "daemon/http/connection.hpp"
 #include "daemon/metrics/metrics.hpp"
@@ -24,7 +25,8 @@ class Service final : public http::Handler {
  public:
   Service(boost::asio::io_context& io, std::shared_ptr<const settings::Settings> settings,
           policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store, usage::Past past,
-          measure::Outcomes* outcomes, Codecs codecs);
+          measure::Outcomes* outcomes, Codecs codecs,
+          ConstraintVerdicts::Compile compile = &ConstraintVerdicts::compile);
   ~Service() override;
 
   // http::Handler
@@ -37,9 +39,11 @@ class Service final : public http::Handler {
 
   void reload(std::shared_ptr<const settings::Settings> settings);
   void start_draining();
-  void abort_all(const Error& error);  // what is still running at the end of a drain
-  std::size_t in_flight() const noexcept;              // requests that an engine is for, or being parsed
-  std::size_t parsing() const noexcept;                // of them those whose body waits to be parsed, or is
+  void abort_all(const Error& error);      // what is still running at the end of a drain
+  std::size_t in_flight() const noexcept;  // requests that an engine is for, or off the loop
+  // The requests among them whose body is parsed, or whose constraint is compiled, by another thread, or
+  // waits for it.
+  std::size_t off_loop() const noexcept;
   std::uint64_t finished() const noexcept;             // requests of any kind
   std::uint64_t inferences_finished() const noexcept;  // of them those that an engine was for
   metrics::Metrics& metrics() noexcept;

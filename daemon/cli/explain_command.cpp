@@ -33,6 +33,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::chrono::seconds kDaemonTimeout{10};
+constexpr std::size_t kShownDigest = 12;  // hex digits that tell the constraints of an app apart
 
 struct ExplainOptions {
   std::string request_id;
@@ -113,6 +114,12 @@ std::string outcome_text(const Json& receipt) {
   }
   if (const Json& engines = member(receipt, "engines"); engines.is_array())
     for (const Json& engine : engines) out += engine_text(engine);
+  if (const Json& constraint = member(receipt, "constraint"); constraint.is_object())
+    out += "  constraint " + json_text(member(constraint, "kind")) + " " +
+           json_text(member(constraint, "digest")).substr(0, kShownDigest) +
+           number(member(constraint, "compile_us"), ": compiled in ", " us") +
+           number(member(constraint, "engine_compile_us"), ", in engines ", " us") +
+           number(member(constraint, "mask_us"), "; masks ", " us") + "\n";
   const Json& usage = member(receipt, "usage");
   const Json& timings = member(receipt, "timings");
   out += "  " + number(member(usage, "prompt_tokens"), "", " prompt tokens, ") +

@@ -316,6 +316,7 @@ Receipt begun_receipt(const JobSpec& spec) {
   receipt.model = spec.model.id;
   receipt.operation = spec.traits.operation;
   receipt.ignored_fields = spec.ignored_fields;
+  receipt.constraint = spec.constraint;
   receipt.keep = spec.keep;
   receipt.created = std::time(nullptr);
   return receipt;

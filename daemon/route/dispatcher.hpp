@@ -46,6 +46,7 @@ struct JobSpec {
   std::uint32_t n = 1;                      // answers to each prompt
   std::uint64_t body_bytes = 0;             // that the app was charged with
   std::vector<std::string> ignored_fields = {};  // for the receipt
+  std::optional<ConstraintRecord> constraint = {};  // of base.constraint, for the receipt; nullopt: none
   const BackendInfo* file = nullptr;        // what the model's file says of itself, if that is known
   const measure::Book* measured = nullptr;  // what is known of its engines by measurement
   // Set by the job where SloGate let the request in: its hard SLO refuses it no more.

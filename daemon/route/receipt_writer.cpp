@@ -43,6 +43,12 @@ bool ReceiptWriter::knows_engine(const BackendInfo& engine) const {
   });
 }
 
+void ReceiptWriter::constrained(const Timings& timings) {
+  if (!receipt_->constraint) return;
+  receipt_->constraint->engine_compile_us += timings.compile_us;
+  receipt_->constraint->mask_us += timings.mask_us;
+}
+
 void ReceiptWriter::attempt_runs(std::size_t row, std::vector<std::string> devices, std::string settings) {
   AttemptRecord& attempt = receipt_->attempts[row];
   attempt.outcome = RunState::Kind::running;

@@ -46,6 +46,8 @@ class ReceiptWriter {
     receipt_->attempts[row].outcome = std::move(outcome);
   }
 
+  // An answer is done: adds what its constraint took in the engine.
+  void constrained(const Timings& timings);
   void used(const Usage& usage) { receipt_->usage = usage; }
   void queued(double ms) {  // of its first answer that is done
     if (receipt_->queue_ms < 0) receipt_->queue_ms = ms;

@@ -19,6 +19,14 @@ nlohmann::json to_json(const EngineRecord& engine) {
           {"device", engine.device},   {"driver", engine.driver}};
 }
 
+nlohmann::json to_json(const ConstraintRecord& constraint) {
+  return {{"kind", constraint.kind},
+          {"digest", constraint.digest},
+          {"compile_us", constraint.compile_us},
+          {"engine_compile_us", constraint.engine_compile_us},
+          {"mask_us", constraint.mask_us}};
+}
+
 nlohmann::json to_json(const Receipt& r) {
   nlohmann::json out = policy::receipt(r.decision, r.facts);
   out["request_id"] = r.request_id;
@@ -28,6 +36,7 @@ nlohmann::json to_json(const Receipt& r) {
   out["created"] = r.created;
   out["state"] = r.state.text();
   if (!r.ignored_fields.empty()) out["ignored_fields"] = r.ignored_fields;
+  if (r.constraint) out["constraint"] = to_json(*r.constraint);
   auto& attempts = out["attempts"] = nlohmann::json::array();
   for (const AttemptRecord& a : r.attempts) {
     attempts.push_back({{"backend", a.backend},

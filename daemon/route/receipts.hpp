@@ -48,15 +48,25 @@ struct Redecision {
   std::string why;  // "400.0 ms waited and 180.0 ms expected at cpu pass the 500.0 ms to the first token"
 };
 
+// The constraint of a request's answers, and what it took.
+struct ConstraintRecord {
+  std::string kind;              // constrain::to_string
+  std::string digest;            // constrain::digest_of
+  std::uint64_t compile_us = 0;  // in the daemon, before admission; next to nothing where it was remembered
+  // The engines' Timings, all answers that are done together.
+  std::uint64_t engine_compile_us = 0, mask_us = 0;
+};
+
 // Whose request it was, and what became of it.
 struct RequestRecord {
   std::string request_id, app, model, operation;
   // Unknown fields of the request, which the app's manifest lets pass: the first of them, and how many more.
   std::vector<std::string> ignored_fields = {};
+  std::optional<ConstraintRecord> constraint = {};  // nullopt: none
   std::vector<AttemptRecord> attempts;
   std::vector<EngineRecord> engines = {};  // each one once, in the order of the attempts that began
-  std::vector<Redecision> redecisions;  // every move, and the latest of several in a row that stayed
-  std::string background_load = {};     // that it began, or would begin (background_load_text()); "": none
+  std::vector<Redecision> redecisions;     // every move, and the latest of several in a row that stayed
+  std::string background_load = {};        // that it began, or would begin (background_load_text()); "": none
   RunState state;
   std::int64_t created = 0;  // seconds since the epoch
   double policy_us = 0, router_us = -1, queue_ms = -1, ttft_ms = -1, total_ms = -1;  // -1: not known yet
@@ -76,6 +86,7 @@ struct Receipt : RequestRecord {
 };
 
 nlohmann::json to_json(const EngineRecord& engine);
+nlohmann::json to_json(const ConstraintRecord& constraint);
 nlohmann::json to_json(const Receipt& receipt);
 nlohmann::json refusal_json(const Error& refused);  // its code and message
 

@@ -22,14 +22,14 @@ constexpr std::string_view kPutEngines =
 constexpr std::string_view kPutRecord =
     "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
-    "policy, redecisions, background_load, ignored_fields, engines) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "policy, redecisions, background_load, ignored_fields, engines, answer_constraint) VALUES (?, ?, ?, ?, "
     "?, "
-    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 // Both begin with what read_row() takes.
 const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
     "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, redecisions, "
-    "background_load, ignored_fields, e.engines, d.facts, f.facts, ";
+    "background_load, ignored_fields, e.engines, answer_constraint, d.facts, f.facts, ";
 constexpr std::string_view kFromRecords =
     "FROM decisions d JOIN decision_frames f ON f.digest = frame "
     "LEFT JOIN decision_engines e ON e.digest = d.engines ";
@@ -38,7 +38,7 @@ const std::string kEachSince =
 const std::string kOne = kSelectRow + "p.file, p.text " + std::string(kFromRecords) +
                          "JOIN decision_policies p ON p.digest = policy "
                          "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
-constexpr std::size_t kDelta = 21, kFrameFacts = 22, kFrame = 23, kPolicyFile = 23, kPolicyText = 24;
+constexpr std::size_t kDelta = 22, kFrameFacts = 23, kFrame = 24, kPolicyFile = 24, kPolicyText = 25;
 
 // What the writer's thread puts down. Shares with the daemon's what neither changes.
 struct Row {
@@ -141,6 +141,31 @@ std::vector<EngineRecord> read_engines(const std::string& kept) {
   return out;
 }
 
+// "" where there is none, as in most records.
+std::string constraint_text(const std::optional<ConstraintRecord>& constraint) {
+  return constraint ? to_json(*constraint).dump(-1, ' ', false, json::error_handler_t::replace) : "";
+}
+
+std::optional<ConstraintRecord> read_constraint(const std::string& kept) {
+  if (kept.empty()) return std::nullopt;
+  const json object = json::parse(kept, nullptr, false);
+  const auto member = [&](const char* name) {
+    return object.is_object() ? object.value(name, json()) : json();
+  };
+  const auto text = [&](const char* name) {
+    const json value = member(name);
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  const auto taken = [&](const char* name) {
+    const json value = member(name);
+    return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
+  };
+  ConstraintRecord out{text("kind"), text("digest"), taken("compile_us"),
+                       taken("engine_compile_us"), taken("mask_us")};
+  if (out.digest.empty()) return std::nullopt;
+  return out;
+}
+
 std::uint32_t tokens(const store::Value& value) {
   return static_cast<std::uint32_t>(store::integer(value));
 }
@@ -170,6 +195,7 @@ Record read_row(store::Row row) {
   r.background_load = store::text(row[18]);
   r.ignored_fields = read_ignored_fields(store::text(row[19]));
   r.engines = read_engines(store::text(row[20]));
+  r.constraint = read_constraint(store::text(row[21]));
   return out;
 }
 
@@ -224,7 +250,8 @@ Result<void> put(store::Database& database, const Row& row) {
                                      redecisions_text(r.redecisions),
                                      r.background_load,
                                      ignored_fields_text(r.ignored_fields),
-                                     engines_key});
+                                     engines_key,
+                                     constraint_text(r.constraint)});
   if (done && row.prunes) done = prune(database, r.created);
   return done;
 }

@@ -37,6 +37,7 @@ bool is_of_the_request(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_value:
     case ErrorCode::unsupported_value:
+    case ErrorCode::unsupported_feature:
     case ErrorCode::context_length_exceeded:
     case ErrorCode::template_error:
     case ErrorCode::template_budget:
@@ -517,6 +518,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   choice.times.ended(done.usage.completion_tokens, waited(), times_);
   bill_.done(index, done.usage);
   receipt_.used(bill_.usage());
+  receipt_.constrained(done.timings);
   receipt_.attempt_ended(choice.record, RunState::Kind::done);
   choice.place.settle(done.usage.prompt_tokens -
                       std::min(done.usage.cached_tokens, done.usage.prompt_tokens));

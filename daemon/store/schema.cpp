@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 11> kVersions = {
+  static constexpr std::array<std::string_view, 12> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -53,6 +53,8 @@ std::span<const std::string_view> schema_versions() noexcept {
       // 11: the engines that a request began on (route::EngineRecord), as JSON; 0 for none.
       R"(CREATE TABLE decision_engines (digest INTEGER PRIMARY KEY, engines TEXT NOT NULL) WITHOUT ROWID;
          ALTER TABLE decisions ADD COLUMN engines INTEGER NOT NULL DEFAULT 0;)",
+      // 12: the constraint of a request's answers (route::ConstraintRecord), as JSON; "" for none.
+      R"(ALTER TABLE decisions ADD COLUMN answer_constraint TEXT NOT NULL DEFAULT '';)",
   };
   return kVersions;
 }

@@ -389,11 +389,11 @@ const tests = {
     await wrong({ messages: undefined }, 'missing_field', 'messages');
     await wrong({ messages: [{ role: 'robot', content: 'x' }] }, 'invalid_value', 'messages[0].role');
     await wrong({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'http://x' } }] }] }, 'unsupported_feature');
-    await wrong({ response_format: { type: 'json_object' } }, 'unsupported_feature', 'response_format');
+    await wrong({ response_format: { type: 'xml' } }, 'unsupported_value', 'response_format.type');
     await wrong({ tool_choice: 'required' }, 'unsupported_value', 'tool_choice');
     await wrong({ tempreature: 0.5 }, 'unknown_field', 'tempreature');
-    await wrong({ guided_json: { type: 'object' } }, 'unsupported_feature', 'guided_json');
-    await wrong({ grammar: 'root ::= "yes"' }, 'unsupported_feature', 'grammar');
+    await wrong({ guided_json: { unevaluatedProperties: false } }, 'unsupported_feature', 'guided_json');
+    await wrong({ grammar: 'root ::= yes' }, 'invalid_value', 'grammar');
     await wrong({ messages: [{ role: 'user', content: 'x', contnet: 'y' }] }, 'unknown_field', 'messages[0].contnet');
     const long = await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }] }, 'context_length_exceeded');
     assert.match(long.message, /\d{5}.*\b1024\b/);  // what was asked for, and what there is

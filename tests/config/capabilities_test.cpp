@@ -24,12 +24,13 @@ TEST(Capabilities, EveryFeatureHasANameAndAnAnswerForEachEngine) {
 }
 
 TEST(Capabilities, TextAloneIsServed) {
-  for (const Feature feature : {Feature::schema, Feature::vision, Feature::audio, Feature::speech_output,
-                                Feature::embeddings, Feature::rerank, Feature::adapters, Feature::draft_model,
-                                Feature::fine_tuning, Feature::image_generation})
+  for (const Feature feature :
+       {Feature::vision, Feature::audio, Feature::speech_output, Feature::embeddings, Feature::rerank,
+        Feature::adapters, Feature::draft_model, Feature::fine_tuning, Feature::image_generation})
     EXPECT_EQ(capability(kCpu.id, {}, feature).served, Served::no) << to_string(feature);
   EXPECT_EQ(capability(kOpenCl.id, {}, Feature::logprobs).served, Served::limit);
   EXPECT_EQ(capability(kVulkan.id, {}, Feature::context).served, Served::limit);
+  EXPECT_EQ(capability(kCpu.id, {}, Feature::schema).served, Served::limit);
 }
 
 TEST(Capabilities, ToolsNeedAPlaceInTheTemplate) {

@@ -63,8 +63,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (handlers == 0 && n == 0) return;
       }
     };
-    const auto parse = [&] {  // what the parsing thread has, to its end
-      while (world.service.parsing() > 0) {
+    const auto parse = [&] {  // what other threads have, to its end
+      while (world.service.off_loop() > 0) {
         world.io.restart();
         world.io.run_one_for(std::chrono::milliseconds(100));
       }

@@ -22,6 +22,10 @@ void check_request(const flyball::api::Generate& request) {
   require(flyball::check(request.base.sampling).has_value());
   require(request.choices() >= 1 && request.choices() <= kMaxChoices);
   require(request.base.stop.size() <= kMaxStops);
+  require(request.base.constraint.has_value() == !request.constraint_field.empty());
+  if (const auto& constraint = request.base.constraint)
+    require(constraint->source.empty() ||
+            flyball::PackedJson::from_bytes(constraint->source.bytes()).has_value());
   for (const auto& prompt : request.prompts) {
     const auto* chat = std::get_if<flyball::ChatPrompt>(&prompt);
     if (!chat) continue;

@@ -57,6 +57,7 @@ BEYOND = {
     "tools": (chat(tools=TOOLS, tool_choice="required"), "unsupported_value"),
     "context": ((COMPLETION, {"prompt": "word " * 20_000, "max_tokens": 2}), "context_length_exceeded"),
     "logprobs": (chat(logprobs=True, top_logprobs=21), "invalid_value"),
+    "schema": (chat(guided_json={"unevaluatedProperties": False}), "unsupported_feature"),
 }
 
 
@@ -242,7 +243,6 @@ slo: {ttft: 1ms, tpot: 1ms}
             for place, warning in (("5:10", "workload.class: embedding: Flyball does not serve embeddings"),
                                    ("6:15", "workload.modalities: image: Flyball does not serve images"),
                                    ("6:15", "workload.modalities: audio: Flyball does not serve speech"),
-                                   ("7:22", "workload.structured_output: true: Flyball does not serve structured"),
                                    ("8:16", "workload.draft_model: true: Flyball does not serve draft models"),
                                    ("9:18", "prompt and answer come to 2000 tokens, and no model of the app is served "
                                             "with a context of more than 512"),

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "daemon/api/features.hpp"
 #include "daemon/api/openai/fields.hpp"
 #include "daemon/api/openai/messages.hpp"
 #include "daemon/api/openai/parameters.hpp"
+#include "daemon/api/openai/structured_output.hpp"
 #include "daemon/api/openai/writer.hpp"
 #include "daemon/predict/prompt_tokens.hpp"
 
@@ -99,14 +99,15 @@ Result<void> read_stream_options(const Fields& body, bool stream, bool& include_
   return check_members(options, FieldOf::stream_options, kBoth, "stream_options", unknown);
 }
 
-Result<void> read_response_format(const Fields& body, UnknownFields& unknown) {
-  const JsonView format = body.member("response_format");
-  if (!format) return {};
-  const JsonView type = format.is_object() ? format.member("type") : JsonView();
-  if (!type.is_string()) return invalid("response_format", "must be an object with a 'type'");
-  if (type.text() != "text")
-    return std::unexpected(unserved(config::capability(config::Feature::schema), "response_format"));
-  return check_members(format, FieldOf::response_format, kBoth, "response_format", unknown);
+Result<void> read_constraint(const Fields& body, Generate& out) {
+  auto asked = read_structured_output(body, out.unknown);
+  if (!asked) return pass(asked);
+  out.base.constraint = std::move(asked->constraint);
+  out.constraint_field = std::move(asked->field);
+  if (out.base.constraint)
+    out.wants_json = out.base.constraint->kind == Constraint::Kind::json_object ||
+                     out.base.constraint->kind == Constraint::Kind::json_schema;
+  return {};
 }
 
 std::uint32_t max_tokens(const Scalars& scalars, Kind kind) {
@@ -198,7 +199,7 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
       all_of([&] { return read_parameters(body, endpoint, out.base.sampling, scalars); },
              [&] { return read_logprobs(scalars, out); }, [&] { return read_stop(body, out.base.stop); },
              [&] { return read_logit_bias(body, out.base.sampling.logit_bias); },
-             [&] { return read_seed(body, out); }, [&] { return read_response_format(body, out.unknown); },
+             [&] { return read_seed(body, out); }, [&] { return read_constraint(body, out); },
              [&] { return body.refused(); });
   if (!ok) return pass(ok);
   if (scalars.stream) out.stream = StreamFraming::sse;
@@ -215,6 +216,12 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
     auto chat = read_chat_prompt(body, out.note, out.unknown);
     if (!chat) return pass(chat);
     out.has_tools = !chat->tools.empty();
+    if (out.has_tools && out.base.constraint)
+      return fail(ErrorCode::unsupported_feature,
+                  "'tools' are not served beside '" + out.constraint_field +
+                      "': a constrained answer cannot hold tool calls. Leave one of them out, or send the "
+                      "'tool_choice' 'none'.",
+                  "tools");
     out.prompt_bytes = chat->messages.json_bytes() + chat->tools.json_bytes();
     out.prompts.emplace_back(std::move(*chat));
   } else if (ok = read_legacy_prompt(body, out); !ok) {

@@ -18,9 +18,9 @@ inline constexpr std::size_t kMaxLogitBias = 1'024;
 inline constexpr std::size_t kMaxChoices = 16;         // prompts times n
 inline constexpr std::uint32_t kLegacyMaxTokens = 16;  // the API's default for completions
 
-// missing_field, invalid_value, unsupported_value. Fields that the table of fields lacks are noted in
-// Generate::unknown. `also`: another endpoint whose fields the body may have. The writer of the answer comes
-// with the request.
+// missing_field, invalid_value, unsupported_value, unsupported_feature. A constraint is read and not
+// compiled. Fields that the table of fields lacks are noted in Generate::unknown. `also`: another endpoint
+// whose fields the body may have. The writer of the answer comes with the request.
 Result<Generate> parse_generate(Generate::Kind kind, JsonView body, Endpoints also = {});
 
 }  // namespace flyball::api::openai

@@ -14,12 +14,22 @@ using enum FieldOf;
 using enum FieldUse;
 using config::Feature;
 
+constexpr std::string_view kNoTags =
+    "is not served: a constraint holds for the whole answer, and never for parts of it alone";
+constexpr std::string_view kNoWhitespacePattern =
+    "is not served; 'structured_outputs' has 'disable_any_whitespace'";
+constexpr std::string_view kAlwaysStrict = "every schema is enforced exactly";
+constexpr std::string_view kSchemaLabels = "the schema's labels are no part of the prompt";
+
 constexpr std::array kGroups{
     // The body.
     FieldGroup{body, kEverywhere, served, "model"},
     FieldGroup{body, kChat, served, "messages tools tool_choice chat_template_kwargs add_generation_prompt"},
     FieldGroup{body, kCompletions, served, "prompt"},
     FieldGroup{body, kBoth, served, "logit_bias response_format seed stop stream_options"},
+    FieldGroup{body, kBoth, served,
+               "guided_json guided_regex guided_choice guided_grammar structured_outputs grammar json_schema "
+               "regex ebnf"},
     FieldGroup{body, kExplain, served, "facts"},
 
     FieldGroup{body, kBoth, accepted, "user safety_identifier metadata request_id",
@@ -37,8 +47,9 @@ constexpr std::array kGroups{
                "control tokens are no part of an answer's text"},
     FieldGroup{body, kBoth, accepted,
                "mirostat_tau mirostat_eta dynatemp_exponent dry_base dry_allowed_length dry_penalty_last_n "
-               "dry_sequence_breakers xtc_threshold guided_decoding_backend guided_whitespace_pattern",
+               "dry_sequence_breakers xtc_threshold",
                "details of features that are refused by their own names"},
+    FieldGroup{body, kBoth, accepted, "guided_decoding_backend", "one compiler reads every constraint"},
 
     FieldGroup{body, kChat, refused, "functions function_call", "is deprecated and not served; use 'tools'"},
     FieldGroup{body, kBoth, refused, "audio", "", "[]", Feature::speech_output},
@@ -58,11 +69,11 @@ constexpr std::array kGroups{
                "is not served: what the model reasons is part of the text", "[false]"},
     FieldGroup{body, kBoth, refused, "reasoning_format",
                "is not served: what the model reasons is part of the text", R"(["none"])"},
-    FieldGroup{
-        body, kBoth, refused,
-        "guided_json guided_regex guided_choice guided_grammar structured_outputs structural_tag grammar "
-        "json_schema regex ebnf format",
-        "", "[]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "format", "is not served; use 'response_format'", R"([""])",
+               Feature::schema},
+    FieldGroup{body, kBoth, refused, "structural_tag", kNoTags, "[]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "guided_whitespace_pattern", kNoWhitespacePattern, R"([""])",
+               Feature::schema},
     FieldGroup{body, kBoth, refused, "draft_model speculative", "", "[]", Feature::draft_model},
     FieldGroup{body, kBoth, refused, "chat_template", "is not served: the model's file has its template"},
     FieldGroup{body, kBoth, refused, "documents",
@@ -122,8 +133,22 @@ constexpr std::array kGroups{
     FieldGroup{stream_options, kBoth, refused, "continuous_usage_stats",
                "is not served: usage comes once, at the end", "[false]"},
 
-    FieldGroup{response_format, kBoth, served, "type"},
-    FieldGroup{response_format, kBoth, refused, "json_schema schema strict", "", "[]", Feature::schema},
+    FieldGroup{response_format, kBoth, served, "type json_schema schema"},
+    FieldGroup{response_format, kBoth, accepted, "strict", kAlwaysStrict},
+    FieldGroup{response_format, kBoth, accepted, "name description", kSchemaLabels},
+    FieldGroup{json_schema, kBoth, served, "schema"},
+    FieldGroup{json_schema, kBoth, accepted, "strict", kAlwaysStrict},
+    FieldGroup{json_schema, kBoth, accepted, "name description", kSchemaLabels},
+
+    FieldGroup{structured_outputs, kBoth, served,
+               "json regex choice grammar json_object disable_any_whitespace"},
+    FieldGroup{structured_outputs, kBoth, accepted, "disable_fallback",
+               "one compiler reads every constraint"},
+    FieldGroup{structured_outputs, kBoth, refused, "disable_additional_properties",
+               "is not served: say 'additionalProperties' in the schema", "[false]", Feature::schema},
+    FieldGroup{structured_outputs, kBoth, refused, "structural_tag", kNoTags, "[]", Feature::schema},
+    FieldGroup{structured_outputs, kBoth, refused, "whitespace_pattern", kNoWhitespacePattern, R"([""])",
+               Feature::schema},
 
     FieldGroup{
         message, kChat, served,
@@ -196,7 +221,7 @@ const std::vector<Entry>& index() {
 }  // namespace
 
 std::string note_of(const FieldGroup& group) {
-  if (!group.feature) return std::string(group.note);
+  if (!group.feature || !group.note.empty()) return std::string(group.note);
   const std::string why = config::sentence(config::capability(*group.feature));
   return "is not served. " + why.substr(0, why.size() - 1);
 }
@@ -233,15 +258,17 @@ bool asks_for_nothing(const FieldGroup& field, JsonView value) {
 }
 
 std::string_view to_string(FieldOf of) noexcept {
-  constexpr std::array<std::string_view, 9> kNames{"body",
-                                                   "stream_options",
-                                                   "response_format",
-                                                   "messages[]",
-                                                   "messages[].content[]",
-                                                   "messages[].tool_calls[]",
-                                                   "messages[].tool_calls[].function",
-                                                   "tools[]",
-                                                   "tools[].function"};
+  constexpr std::array<std::string_view, 11> kNames{"body",
+                                                    "stream_options",
+                                                    "response_format",
+                                                    "response_format.json_schema",
+                                                    "structured_outputs",
+                                                    "messages[]",
+                                                    "messages[].content[]",
+                                                    "messages[].tool_calls[]",
+                                                    "messages[].tool_calls[].function",
+                                                    "tools[]",
+                                                    "tools[].function"};
   return kNames.at(static_cast<std::size_t>(of));
 }
 

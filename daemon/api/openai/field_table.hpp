@@ -22,6 +22,8 @@ enum class FieldOf : std::uint8_t {
   body,
   stream_options,
   response_format,
+  json_schema,         // `json_schema` of response_format
+  structured_outputs,  // vLLM's
   message,
   part,             // of a message's content
   call,             // of a message's tool_calls
@@ -47,7 +49,8 @@ struct FieldGroup {
   std::string_view note = {};
   // A refused field's values that ask for nothing, beside null: a JSON array.
   std::string_view asks_for_nothing = "[]";
-  // The feature that a refused field asks for: the capability table has the note.
+  // The feature that a refused field asks for. Without a note of its own the field has the capability
+  // table's.
   std::optional<config::Feature> feature = {};
 };
 // The note, or the capability table's.

@@ -25,12 +25,12 @@ struct BodyParsing : ::testing::Test {
   Rig rig{settings(), make_hardware(true), nullptr, kWithToy};
 
   BodyParsing() {
-    rig.waits_for_parsing = false;
+    rig.waits_for_other_threads = false;
     toy::set_gate(&gate);
   }
   ~BodyParsing() override {
     gate.open();
-    run_until([&] { return rig.service.parsing() == 0; });
+    run_until([&] { return rig.service.off_loop() == 0; });
     toy::set_gate(nullptr);
   }
 
@@ -102,9 +102,9 @@ TEST_F(BodyParsing, TheBodyOfAClientThatLeftIsNotParsed) {
   gate.await_entered(1);
   left.send(say("key-alice", "a2"));
   last.send(say("key-alice", "a3"));
-  EXPECT_EQ(rig.service.parsing(), 3U);
+  EXPECT_EQ(rig.service.off_loop(), 3U);
   left.hang_up();
-  EXPECT_EQ(rig.service.parsing(), 2U);
+  EXPECT_EQ(rig.service.off_loop(), 2U);
   gate.open();
   finish(last);
   EXPECT_EQ(gate.marks(), (std::vector<std::string>{"a1", "a3"}));
@@ -115,9 +115,9 @@ TEST_F(BodyParsing, AClientThatLeavesWhileItsBodyIsParsedAsksNoEngine) {
   wire.send(say("key-alice"));
   gate.await_entered(1);
   wire.hang_up();
-  EXPECT_EQ(rig.service.parsing(), 1U) << "the thread has it still";
+  EXPECT_EQ(rig.service.off_loop(), 1U) << "the thread has it still";
   gate.open();
-  run_until([&] { return rig.service.parsing() == 0; });
+  run_until([&] { return rig.service.off_loop() == 0; });
   wire.run();
   EXPECT_TRUE(rig.cpu().started.empty());
 }
@@ -145,9 +145,9 @@ TEST_F(BodyParsing, ADrainThatTakesTooLongAnswersIt) {
     EXPECT_EQ(wire->answer().status, 503);
     EXPECT_EQ(json::parse(wire->answer().body)["oops"], "shutting_down");
   }
-  EXPECT_EQ(rig.service.parsing(), 1U);
+  EXPECT_EQ(rig.service.off_loop(), 1U);
   gate.open();
-  run_until([&] { return rig.service.parsing() == 0; });
+  run_until([&] { return rig.service.off_loop() == 0; });
   EXPECT_EQ(gate.marks(), (std::vector<std::string>{"a1"}));
   EXPECT_TRUE(rig.cpu().started.empty());
 }
@@ -166,7 +166,7 @@ TEST_F(BodyParsing, ABodyThatFindsNoMemoryCostsOneRequest) {
 
 TEST_F(BodyParsing, TheServiceEndsWhileABodyIsParsed) {
   auto other = std::make_unique<Rig>(settings(), make_hardware(true), nullptr, kWithToy);
-  other->waits_for_parsing = false;
+  other->waits_for_other_threads = false;
   {
     Wire first(*other), waits(*other);
     first.send(say("key-alice", "a1"));

@@ -111,7 +111,11 @@ bool FakeBackend::step(Running& r) {
     Done done;
     done.reason = limit < r.script.tokens ? FinishReason::length : FinishReason::stop;
     done.usage = {kPromptTokens, r.next, 0};
-    done.timings = {10, 20, 30};
+    done.timings = {.queue_us = 10, .prefill_us = 20, .decode_us = 30};
+    if (r.request.constraint) {
+      done.timings.compile_us = kFakeCompileUs;
+      done.timings.mask_us = kFakeMaskUs;
+    }
     return end(done);
   }
   Delta delta;

@@ -59,10 +59,10 @@ std::vector<Answer> parse_answers(std::string_view bytes, bool& whole) {
 }
 
 Rig::Rig(std::shared_ptr<settings::Settings> with, policy::Facts hardware, store::Writer* store,
-         api::Codecs codecs)
+         api::Codecs codecs, api::ConstraintVerdicts::Compile compile)
     : settings(std::move(with)),
       fleet(io),
-      service(io, settings, std::move(hardware), fleet, store, {}, nullptr, codecs) {
+      service(io, settings, std::move(hardware), fleet, store, {}, nullptr, codecs, compile) {
   spdlog::set_level(spdlog::level::off);
 }
 
@@ -85,9 +85,9 @@ void Wire::run() {
       connection_.sent(moved);
     }
     if (handlers > 0 || moved > 0) continue;
-    if (!rig_.waits_for_parsing || rig_.service.parsing() == 0) return;
+    if (!rig_.waits_for_other_threads || rig_.service.off_loop() == 0) return;
     rig_.io.restart();
-    rig_.io.run_one_for(std::chrono::milliseconds(100));  // until the parsing thread posts
+    rig_.io.run_one_for(std::chrono::milliseconds(100));  // until another thread posts
   }
 }
 

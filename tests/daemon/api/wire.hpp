@@ -10,8 +10,8 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/service.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/http/connection.hpp"
 #include "tests/daemon/api/fakes.hpp"
 
@@ -29,7 +29,8 @@ std::vector<Answer> parse_answers(std::string_view bytes, bool& whole);
 struct Rig {
   explicit Rig(std::shared_ptr<settings::Settings> with = make_settings(),
                policy::Facts hardware = make_hardware(), store::Writer* store = nullptr,
-               api::Codecs codecs = api::all_codecs());
+               api::Codecs codecs = api::all_codecs(),
+               api::ConstraintVerdicts::Compile compile = &api::ConstraintVerdicts::compile);
   FakeBackend& cpu(const std::string& model = "demo") { return fleet.backend(model, "cpu"); }
   FakeBackend& vulkan(const std::string& model = "demo") { return fleet.backend(model, "vulkan"); }
 
@@ -37,7 +38,7 @@ struct Rig {
   std::shared_ptr<settings::Settings> settings;
   FakeFleet fleet;
   api::Service service;
-  bool waits_for_parsing = true;  // Wire::run() until large bodies are parsed, too
+  bool waits_for_other_threads = true;  // Wire::run() until large bodies are parsed, and constraints compiled
 };
 
 class Wire {

@@ -480,6 +480,35 @@ TEST_F(Records, RedecisionsTheBackgroundLoadIgnoredFieldsAndTheSettingsOfAProfil
   EXPECT_EQ((*repaired)->engines[0].quantization, "Q8_0");
 }
 
+TEST_F(Records, TheConstraintOfAnAnswerIsKept) {
+  const auto settings = settings_by(kPolicy);
+  route::Receipt with = decided(*settings->tree, "req-1", 5), without = decided(*settings->tree, "req-2", 6);
+  with.constraint = {
+      .kind = "json_schema", .digest = "0123", .compile_us = 812, .engine_compile_us = 700, .mask_us = 3'400};
+  {
+    store::Writer writer(open());
+    route::ReceiptStore store(&writer);
+    store.keep(with);
+    store.keep(without);
+  }
+  auto database = open();
+  const auto kept = [&](const char* id) {
+    const auto found = route::find_record(database, id, "alice");
+    EXPECT_TRUE(found && *found) << id;
+    return found && *found ? route::to_json(**found) : json();
+  };
+  EXPECT_EQ(kept("req-1")["constraint"], json({{"kind", "json_schema"},
+                                               {"digest", "0123"},
+                                               {"compile_us", 812},
+                                               {"engine_compile_us", 700},
+                                               {"mask_us", 3'400}}));
+  EXPECT_FALSE(kept("req-2").contains("constraint"));
+  for (const char* damaged : {"[1]", "7", "{\"kind\":1}", "nonsense"}) {
+    ASSERT_TRUE(database.run("UPDATE decisions SET answer_constraint = ?", {std::string(damaged)}));
+    EXPECT_FALSE(kept("req-1").contains("constraint")) << damaged;
+  }
+}
+
 TEST_F(Records, EnginesAreKeptOnceAndGoWithTheLastRecordOfThem) {
   const auto settings = settings_by(kPolicy);
   const std::int64_t now = std::time(nullptr);

@@ -1,4 +1,4 @@
-#include "daemon/api/parsing_thread.hpp"
+#include "daemon/api/app_thread.hpp"
 
 #include <condition_variable>
 #include <mutex>
@@ -12,7 +12,7 @@
 
 namespace flyball::api {
 
-struct ParsingThread::Impl : std::enable_shared_from_this<ParsingThread::Impl> {
+struct AppThread::Impl : std::enable_shared_from_this<AppThread::Impl> {
   explicit Impl(boost::asio::io_context& context) : io(context) {}
 
   void loop();
@@ -22,19 +22,19 @@ struct ParsingThread::Impl : std::enable_shared_from_this<ParsingThread::Impl> {
   std::mutex mutex;
   std::condition_variable wake;
   RoundRobin<std::shared_ptr<Task>> waiting;  // by app
-  std::vector<std::shared_ptr<Task>> done;    // parsed, and not told so yet
+  std::vector<std::shared_ptr<Task>> done;    // and not told so yet
   bool ending = false;
   std::thread thread;
 };
 
-void ParsingThread::Impl::loop() {
+void AppThread::Impl::loop() {
   std::unique_lock lock(mutex);
   for (;;) {
     wake.wait(lock, [&] { return ending || !waiting.empty(); });
     if (ending) return;
     std::shared_ptr<Task> task = *waiting.take();
     lock.unlock();
-    task->parse();
+    task->work();
     lock.lock();
     done.push_back(std::move(task));
     if (done.size() > 1) continue;  // one visit to the loop takes them all
@@ -44,20 +44,20 @@ void ParsingThread::Impl::loop() {
   }
 }
 
-void ParsingThread::Impl::deliver() {
+void AppThread::Impl::deliver() {
   std::vector<std::shared_ptr<Task>> tasks;
   {
     const std::lock_guard lock(mutex);
     tasks.swap(done);
   }
-  for (const auto& task : tasks) task->parsed();
+  for (const auto& task : tasks) task->done();
 }
 
-ParsingThread::ParsingThread(boost::asio::io_context& io) : impl_(std::make_shared<Impl>(io)) {
+AppThread::AppThread(boost::asio::io_context& io) : impl_(std::make_shared<Impl>(io)) {
   impl_->thread = std::thread([impl = impl_.get()] { impl->loop(); });
 }
 
-ParsingThread::~ParsingThread() {
+AppThread::~AppThread() {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->ending = true;
@@ -66,7 +66,7 @@ ParsingThread::~ParsingThread() {
   impl_->thread.join();
 }
 
-void ParsingThread::add(const std::string& app, std::shared_ptr<Task> task) {
+void AppThread::add(const std::string& app, std::shared_ptr<Task> task) {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->waiting.put(app, std::move(task));
@@ -74,7 +74,7 @@ void ParsingThread::add(const std::string& app, std::shared_ptr<Task> task) {
   impl_->wake.notify_one();
 }
 
-bool ParsingThread::take_back(const Task& task) {
+bool AppThread::take_back(const Task& task) {
   const std::lock_guard lock(impl_->mutex);
   return impl_->waiting.remove([&](const auto& one) { return one.get() == &task; }).has_value();
 }

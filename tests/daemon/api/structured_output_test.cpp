@@ -1,0 +1,257 @@
+// The fields that constrain an answer, in the spellings of each server, and what is wrong with the others.
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "config/json_reader.hpp"
+#include "daemon/api/openai/completion_request.hpp"
+#include "tests/harness/packed.hpp"
+
+namespace flyball::api::openai {
+namespace {
+
+using test::text_of;
+using ConstraintKind = Constraint::Kind;
+
+Result<Generate> asked(Generate::Kind kind, const std::string& members) {
+  const std::string prompt = kind == Generate::Kind::chat ? R"({"messages":[{"role":"user","content":"Hi"}],)"
+                                                          : R"({"prompt":"Hi",)";
+  const auto body = read_packed(prompt + members + "}");
+  if (!body) return std::unexpected(body.error());
+  return parse_generate(kind, body->view());
+}
+
+struct Spelling {
+  const char* sent;
+  ConstraintKind kind;
+  const char* source;  // JSON; "": none
+  const char* field;
+};
+constexpr Spelling kSpellings[] = {
+    {R"("response_format":{"type":"json_object"})", ConstraintKind::json_object, "", "response_format"},
+    {R"("response_format":{"type":"json_object","schema":null})", ConstraintKind::json_object, "",
+     "response_format"},
+    {R"("response_format":{"type":"json_object","schema":{"type":"object"}})", ConstraintKind::json_schema,
+     R"({"type":"object"})", "response_format.schema"},
+    {R"("response_format":{"type":"json_schema","json_schema":{"name":"a","description":"b","strict":true,"schema":{"type":"object"}}})",
+     ConstraintKind::json_schema, R"({"type":"object"})", "response_format.json_schema.schema"},
+    {R"("response_format":{"type":"json_schema","json_schema":{"name":"a","strict":false,"schema":{"type":"object"}}})",
+     ConstraintKind::json_schema, R"({"type":"object"})", "response_format.json_schema.schema"},
+    {R"("response_format":{"type":"json_schema","json_schema":{"strict":null,"schema":{}}})",
+     ConstraintKind::json_schema, "{}", "response_format.json_schema.schema"},
+    {R"("response_format":{"type":"json_schema","schema":{"type":"object"},"name":"a","strict":true})",
+     ConstraintKind::json_schema, R"({"type":"object"})", "response_format.schema"},
+    {R"("guided_json":{"type":"object"})", ConstraintKind::json_schema, R"({"type":"object"})",
+     "guided_json"},
+    {R"("guided_json":"{\"type\": \"object\"}","guided_decoding_backend":"xgrammar")",
+     ConstraintKind::json_schema, R"({"type":"object"})", "guided_json"},
+    {R"("guided_regex":"a+")", ConstraintKind::regex, R"("a+")", "guided_regex"},
+    {R"("guided_choice":["a","b"])", ConstraintKind::choice, R"(["a","b"])", "guided_choice"},
+    {R"("guided_choice":[])", ConstraintKind::choice, "[]", "guided_choice"},
+    {R"("guided_grammar":"root ::= [a-z]")", ConstraintKind::gbnf, R"("root ::= [a-z]")", "guided_grammar"},
+    {R"("structured_outputs":{"json":{"type":"object"}})", ConstraintKind::json_schema,
+     R"({"type":"object"})", "structured_outputs.json"},
+    {R"("structured_outputs":{"json":"{}","disable_fallback":true,"disable_additional_properties":false})",
+     ConstraintKind::json_schema, "{}", "structured_outputs.json"},
+    {R"("structured_outputs":{"regex":"a+"})", ConstraintKind::regex, R"("a+")", "structured_outputs.regex"},
+    {R"("structured_outputs":{"choice":["a"]})", ConstraintKind::choice, R"(["a"])",
+     "structured_outputs.choice"},
+    {R"("structured_outputs":{"grammar":"root ::= [a-z]"})", ConstraintKind::gbnf, R"("root ::= [a-z]")",
+     "structured_outputs.grammar"},
+    {R"("structured_outputs":{"json_object":true})", ConstraintKind::json_object, "",
+     "structured_outputs.json_object"},
+    {R"("grammar":"root ::= [a-z]")", ConstraintKind::gbnf, R"("root ::= [a-z]")", "grammar"},
+    {R"("json_schema":{"type":"object"})", ConstraintKind::json_schema, R"({"type":"object"})",
+     "json_schema"},
+    {R"("json_schema":"{\"type\":\"object\"}")", ConstraintKind::json_schema, R"({"type":"object"})",
+     "json_schema"},
+    {R"("regex":"a+")", ConstraintKind::regex, R"("a+")", "regex"},
+    {R"("ebnf":"root ::= [a-z]")", ConstraintKind::gbnf, R"("root ::= [a-z]")", "ebnf"},
+};
+
+TEST(StructuredOutput, EachSpellingIsAConstraintOfChatsAndCompletions) {
+  for (const auto kind : {Generate::Kind::chat, Generate::Kind::completion})
+    for (const Spelling& one : kSpellings) {
+      const auto read = asked(kind, one.sent);
+      ASSERT_TRUE(read) << one.sent << ": " << read.error().message;
+      ASSERT_TRUE(read->base.constraint) << one.sent;
+      EXPECT_EQ(read->base.constraint->kind, one.kind) << one.sent;
+      EXPECT_EQ(read->base.constraint->source.empty() ? "" : text_of(read->base.constraint->source),
+                one.source)
+          << one.sent;
+      EXPECT_EQ(read->constraint_field, one.field) << one.sent;
+      EXPECT_FALSE(read->base.constraint->compact) << one.sent;
+      EXPECT_EQ(read->wants_json,
+                one.kind == ConstraintKind::json_object || one.kind == ConstraintKind::json_schema)
+          << one.sent;
+      EXPECT_FALSE(read->unknown.refusal()) << one.sent << ": " << read->unknown.refusal()->message;
+    }
+}
+
+TEST(StructuredOutput, ValuesThatAskForNothingConstrainNothing) {
+  for (const char* sent :
+       {R"("response_format":null)", R"("response_format":{"type":"text"})",
+        R"("response_format":{"type":"text","json_schema":null,"schema":null})", R"("guided_json":null)",
+        R"("guided_json":"")", R"("guided_regex":"")", R"("guided_choice":null)", R"("guided_grammar":"")",
+        R"("structured_outputs":null)", R"("structured_outputs":{})",
+        R"("structured_outputs":{"json":null,"regex":"","json_object":false,"structural_tag":null})",
+        R"("structured_outputs":{"disable_any_whitespace":true,"whitespace_pattern":""})", R"("grammar":"")",
+        R"("json_schema":null)", R"("regex":"")", R"("ebnf":"")", R"("format":"")",
+        R"("structural_tag":null)", R"("guided_whitespace_pattern":"")"}) {
+    const auto read = asked(Generate::Kind::chat, sent);
+    ASSERT_TRUE(read) << sent << ": " << read.error().message;
+    EXPECT_FALSE(read->base.constraint) << sent;
+    EXPECT_EQ(read->constraint_field, "") << sent;
+    EXPECT_FALSE(read->wants_json || read->unknown.refusal()) << sent;
+  }
+}
+
+TEST(StructuredOutput, WhitespaceIsLeftOutOfJsonOnRequest) {
+  const auto compact = [](const std::string& members) {
+    const auto read =
+        asked(Generate::Kind::chat, R"("structured_outputs":{"disable_any_whitespace":true)" + members);
+    EXPECT_TRUE(read) << (read ? "" : read.error().message);
+    return read && read->base.constraint && read->base.constraint->compact;
+  };
+  EXPECT_TRUE(compact(R"(,"json":{}})"));
+  EXPECT_TRUE(compact(R"(,"json_object":true})"));
+  EXPECT_TRUE(compact(R"(},"response_format":{"type":"json_object"})"));
+  EXPECT_FALSE(compact(R"(,"regex":"a"})"));
+}
+
+TEST(StructuredOutput, ErrorsNameThePlace) {
+  using enum ErrorCode;
+  struct Case {
+    const char* sent;
+    ErrorCode code;
+    const char *param, *says;
+  };
+  for (const Case& c : {
+           Case{R"("response_format":[])", invalid_value, "response_format", "an object with a 'type'"},
+           Case{R"("response_format":{"type":"xml"})", unsupported_value, "response_format.type",
+                "'text', 'json_object' or 'json_schema' only"},
+           Case{R"("response_format":{"type":"json_schema"})", missing_field,
+                "response_format.json_schema.schema", "is required"},
+           Case{R"("response_format":{"type":"json_schema","json_schema":{"name":"a"}})", missing_field,
+                "response_format.json_schema.schema", "is required"},
+           Case{R"("response_format":{"type":"json_schema","json_schema":{"schema":null}})", missing_field,
+                "response_format.json_schema.schema", "is required"},
+           Case{R"("response_format":{"type":"json_schema","json_schema":7})", invalid_value,
+                "response_format.json_schema", "must be an object with a 'schema'"},
+           Case{R"("response_format":{"type":"json_schema","json_schema":{"schema":[1]}})", invalid_value,
+                "response_format.json_schema.schema", "must be a JSON schema, an object"},
+           Case{R"("response_format":{"type":"json_object","json_schema":{"schema":{}}})", invalid_value,
+                "response_format.json_schema", "with the type 'json_schema'"},
+           Case{R"("response_format":{"type":"text","schema":{}})", invalid_value, "response_format.schema",
+                "with the type 'json_schema' or 'json_object'"},
+           Case{R"("guided_json":7)", invalid_value, "guided_json", "must be a JSON schema, an object"},
+           Case{R"("guided_json":"{\"a\":")", invalid_json, "guided_json",
+                "'guided_json' is not valid JSON (at byte "},
+           Case{R"("json_schema":"[]")", invalid_value, "json_schema", "must hold a JSON schema"},
+           Case{R"("guided_regex":["a"])", invalid_value, "guided_regex", "must be a string"},
+           Case{R"("guided_choice":"a")", invalid_value, "guided_choice", "must be an array of strings"},
+           Case{R"("guided_choice":["a",1])", invalid_value, "guided_choice", "must be an array of strings"},
+           Case{R"("grammar":{})", invalid_value, "grammar", "must be a string"},
+           Case{R"("structured_outputs":"json")", invalid_value, "structured_outputs", "must be an object"},
+           Case{R"("structured_outputs":{"choice":{}})", invalid_value, "structured_outputs.choice",
+                "must be an array of strings"},
+           Case{R"("structured_outputs":{"json_object":1})", invalid_value, "structured_outputs.json_object",
+                "must be a boolean"},
+           Case{R"("structured_outputs":{"disable_any_whitespace":"yes"})", invalid_value,
+                "structured_outputs.disable_any_whitespace", "must be a boolean"},
+           Case{R"("structured_outputs":{"structural_tag":"{}"})", unsupported_feature,
+                "structured_outputs.structural_tag", "is not served"},
+           Case{R"("structured_outputs":{"json":{},"whitespace_pattern":"\\s"})", unsupported_feature,
+                "structured_outputs.whitespace_pattern", "disable_any_whitespace"},
+           Case{R"("structured_outputs":{"json":{},"disable_additional_properties":true})",
+                unsupported_feature, "structured_outputs.disable_additional_properties",
+                "'additionalProperties'"},
+           Case{R"("structural_tag":"{}")", unsupported_feature, "structural_tag", "is not served"},
+           Case{R"("format":"json")", unsupported_feature, "format", "use 'response_format'"},
+           Case{R"("guided_json":{},"guided_whitespace_pattern":"\\s")", unsupported_feature,
+                "guided_whitespace_pattern", "disable_any_whitespace"},
+       }) {
+    const auto read = asked(Generate::Kind::chat, c.sent);
+    ASSERT_FALSE(read) << c.sent;
+    EXPECT_EQ(read.error().code, c.code) << c.sent << ": " << read.error().message;
+    EXPECT_EQ(read.error().param, c.param) << c.sent;
+    EXPECT_NE(read.error().message.find(c.says), std::string::npos) << c.sent << ": " << read.error().message;
+  }
+}
+
+TEST(StructuredOutput, ASchemaInAStringHasTheBoundsOfABody) {
+  const std::string deep = std::string(65, '[') + std::string(65, ']');
+  const auto read = asked(Generate::Kind::chat, R"("guided_json":")" + deep + '"');
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::json_too_deep);
+  EXPECT_EQ(read.error().param, "guided_json");
+}
+
+TEST(StructuredOutput, UnknownMembersAreNoted) {
+  for (const auto& [sent, place] :
+       {std::pair(R"("response_format":{"type":"json_object","shema":{}})", "response_format.shema"),
+        std::pair(R"("response_format":{"type":"json_schema","json_schema":{"schema":{},"stict":true}})",
+                  "response_format.json_schema.stict"),
+        std::pair(R"("structured_outputs":{"jsn":{}})", "structured_outputs.jsn")}) {
+    const auto read = asked(Generate::Kind::chat, sent);
+    ASSERT_TRUE(read) << sent << ": " << read.error().message;
+    ASSERT_TRUE(read->unknown.refusal()) << sent;
+    EXPECT_EQ(read->unknown.refusal()->param, place);
+  }
+}
+
+// Every pair of spellings in one body names both places, but for two of one field.
+TEST(StructuredOutput, TwoConstraintsAreRefusedByBothNames) {
+  const auto name_of = [](std::string_view sent) { return sent.substr(1, sent.find('"', 1) - 1); };
+  std::size_t pairs = 0;
+  for (const Spelling& one : kSpellings)
+    for (const Spelling& other : kSpellings) {
+      if (name_of(one.sent) == name_of(other.sent)) continue;
+      const auto read = asked(Generate::Kind::chat, std::string(one.sent) + "," + other.sent);
+      ASSERT_FALSE(read) << one.sent << " " << other.sent;
+      const Error& error = read.error();
+      EXPECT_EQ(error.code, ErrorCode::invalid_value) << error.message;
+      for (const char* field : {one.field, other.field})
+        EXPECT_NE(error.message.find("'" + std::string(field) + "'"), std::string::npos) << error.message;
+      EXPECT_TRUE(error.param == one.field || error.param == other.field) << error.param;
+      ++pairs;
+    }
+  EXPECT_GT(pairs, 100U);
+  const auto within = asked(Generate::Kind::chat, R"("structured_outputs":{"json":{},"regex":"a"})");
+  ASSERT_FALSE(within);
+  EXPECT_EQ(within.error().param, "structured_outputs.regex");
+  const auto both =
+      asked(Generate::Kind::chat,
+            R"("response_format":{"type":"json_schema","schema":{},"json_schema":{"schema":{}}})");
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().param, "response_format.json_schema.schema");
+}
+
+TEST(StructuredOutput, AConstraintStandsBesideNoToolsThatMayBeCalled) {
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}],)";
+  const auto read = asked(Generate::Kind::chat, tools + R"("guided_json":{})");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::unsupported_feature);
+  EXPECT_EQ(read.error().param, "tools");
+  EXPECT_NE(read.error().message.find("'guided_json'"), std::string::npos) << read.error().message;
+  for (const std::string& sent : {tools + R"("tool_choice":"none","guided_json":{})",
+                                  std::string(R"("tools":[],"tool_choice":"auto","guided_json":{})")}) {
+    const auto lone = asked(Generate::Kind::chat, sent);
+    ASSERT_TRUE(lone) << sent << ": " << lone.error().message;
+    EXPECT_TRUE(lone->base.constraint) << sent;
+  }
+}
+
+TEST(StructuredOutput, GoesWithTheOtherParameters) {
+  const auto read =
+      asked(Generate::Kind::chat,
+            R"("guided_choice":["a"],"n":2,"stop":"x","seed":7,"logprobs":true,"top_logprobs":3,)"
+            R"("frequency_penalty":1,"ignore_eos":true,"logit_bias":{"5":1})");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_TRUE(read->base.constraint && read->base.ignore_eos && read->n == 2);
+}
+
+}  // namespace
+}  // namespace flyball::api::openai
