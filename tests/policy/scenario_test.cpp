@@ -618,9 +618,8 @@ Answered answer(std::string_view words) {
 }
 
 TEST(ShippedAdvice, ATargetStandsForASystemOnlyWhereTheTableSaysYes) {
-  for (const char* served :
-       {"RTX 4090, chat", "RTX 4090, json", "laptop, chat", "two RTX 3090, 70B", "Radeon 7900 XTX",
-        "linux, RTX 4090"}) {
+  for (const char* served : {"RTX 4090, chat", "RTX 4090, json", "laptop, chat", "two RTX 3090, 70B",
+                             "Radeon 7900 XTX", "linux, RTX 4090"}) {
     EXPECT_TRUE(answer(served).advice.stands_for) << served;
     EXPECT_THAT(answer(served).text, HasSubstr("stands for it")) << served;
   }
