@@ -160,8 +160,8 @@ std::optional<ConstraintRecord> read_constraint(const std::string& kept) {
     const json value = member(name);
     return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
   };
-  ConstraintRecord out{text("kind"), text("digest"), taken("compile_us"),
-                       taken("engine_compile_us"), taken("mask_us")};
+  ConstraintRecord out{text("kind"), text("digest"), taken("compile_us"), taken("engine_compile_us"),
+                       taken("mask_us")};
   if (out.digest.empty()) return std::nullopt;
   return out;
 }

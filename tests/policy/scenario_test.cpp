@@ -618,8 +618,8 @@ Answered answer(std::string_view words) {
 }
 
 TEST(ShippedAdvice, ATargetStandsForASystemOnlyWhereTheTableSaysYes) {
-  for (const char* served :
-       {"RTX 4090, chat", "laptop, chat", "two RTX 3090, 70B", "Radeon 7900 XTX", "linux, RTX 4090"}) {
+  for (const char* served : {"RTX 4090, chat", "RTX 4090, json", "laptop, chat", "two RTX 3090, 70B",
+                             "Radeon 7900 XTX", "linux, RTX 4090"}) {
     EXPECT_TRUE(answer(served).advice.stands_for) << served;
     EXPECT_THAT(answer(served).text, HasSubstr("stands for it")) << served;
   }
@@ -629,7 +629,6 @@ TEST(ShippedAdvice, ATargetStandsForASystemOnlyWhereTheTableSaysYes) {
       {"laptop, voice", "Flyball does not serve speech: prompts are text."},
       {"RTX 4090, AWQ", "Flyball does not read AWQ weights"},
       {"RTX 4090, EXL2", "Flyball does not read EXL2 weights"},
-      {"RTX 4090, json", "Flyball does not serve structured output"},
       {"RTX 4090, fine-tuning", "Flyball does not serve fine-tuning."},
       {"RTX 4090, speculative decoding", "Flyball does not serve draft models"},
       {"laptop with 8 GB, 70B", "does not fit into 8.0 GiB of the machine"},
