@@ -9,7 +9,7 @@ namespace {
 // step wait for.
 constexpr constrain::AutomatonLimits kAutomatonLimits{.memory = 2U << 20U, .most = 8U << 20U};
 constexpr constrain::MaskLimits kMaskLimits{.memory = 4U << 20U, .work = 1'000'000};
-// Of the rest of a played constraint: tables of fixed size.
+// A played constraint has tables of fixed size beside what is counted.
 constexpr std::size_t kFixedBytes = std::size_t{48} << 10U;
 
 }  // namespace
