@@ -3,6 +3,9 @@
 // behind those; exceptions are numbers of more than 21 digits before the point or 24 behind it, and rare
 // forms of a format.
 //
+// unevaluatedProperties and unevaluatedItems follow every keyword that evaluates: $ref, allOf, anyOf, oneOf, if and
+// dependentSchemas split the values by what they evaluate. Beside "contains", unevaluatedItems has to be false.
+//
 // It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
 // exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,
 // ipv4, ipv6, json-pointer, relative-json-pointer, uri, uri-reference, uuid. Others are annotations. Pure.

@@ -175,6 +175,19 @@ bool Keywords::has_any() const noexcept {
   return std::ranges::any_of(values_, [](JsonView value) { return static_cast<bool>(value); });
 }
 
+Keywords Keywords::only(std::initializer_list<Keyword> these) const {
+  Keywords out;
+  out.pointer_ = pointer_;
+  for (const Keyword which : these) out.values_[static_cast<std::size_t>(which)] = (*this)[which];
+  return out;
+}
+
+Keywords Keywords::without(std::initializer_list<Keyword> these) const {
+  Keywords out = *this;
+  for (const Keyword which : these) out.values_[static_cast<std::size_t>(which)] = {};
+  return out;
+}
+
 namespace {
 
 // Keywords whose values are data, in which $id and $anchor mean nothing.

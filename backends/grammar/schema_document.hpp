@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -115,6 +116,9 @@ class Keywords {
   JsonView operator[](Keyword which) const noexcept { return values_[static_cast<std::size_t>(which)]; }
   Place at(Keyword which) const { return {(*this)[which], pointer_.child(name_of(which))}; }
   bool has_any() const noexcept;
+  // The same schema with these keywords alone, or without these.
+  Keywords only(std::initializer_list<Keyword> these) const;
+  Keywords without(std::initializer_list<Keyword> these) const;
 
  private:
   std::array<JsonView, static_cast<std::size_t>(Keyword::count)> values_{};

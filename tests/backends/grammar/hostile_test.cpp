@@ -263,6 +263,19 @@ std::vector<Hostile> hostile() {
       {"ThreeThousandDots", R"({"pattern":")" + repeated(".", 3'000) + "\"}"},
       {"NestedSchemasOfOneLargeText",
        nested(R"({"items":)", R"({"const":")" + repeated("x", 900'000) + "\"}", "}", 60)},
+      {"UnevaluatedBesideThirtyOverlappingAlternatives",
+       R"({"type":"object","unevaluatedProperties":false,"anyOf":[)" +
+           listed(30, [](std::size_t i) { return R"({"properties":{)" + property(i, "true") + "}}"; }) +
+           "]}"},
+      {"UnevaluatedBesideTwentyAnyOfs",
+       R"({"unevaluatedProperties":false,"allOf":[)" +
+           listed(20, [](std::size_t i) { return any_of_objects(2, "k" + number(i)); }) + "]}"},
+      {"UnevaluatedOverAllOfDoubled",
+       R"({"unevaluatedProperties":false,)" + chain(60, both, integer).substr(1)},
+      {"UnevaluatedOverAllOfDoubledLess",
+       R"({"unevaluatedProperties":false,)" + chain(28, both, R"({"properties":{"a":{}}})").substr(1)},
+      {"UnevaluatedOverAnIfInACircle",
+       R"({"$defs":{"a":{"if":{"$ref":"#/$defs/a"}}},"$ref":"#/$defs/a","unevaluatedProperties":false})"},
       {"NestedToTheReadersDepth", nested(R"({"items":)", "{}", "}", 62)},
   };
 }
@@ -337,6 +350,11 @@ const std::map<std::string, std::string>& outcomes() {
       {"CountedObjectInManyAlternatives", "out of fuel"},
       {"FiftyThousandDots", "out of fuel"},
       {"ThreeThousandDots", "out of fuel"},
+      {"UnevaluatedBesideThirtyOverlappingAlternatives", "unsupported_value"},
+      {"UnevaluatedBesideTwentyAnyOfs", "unsupported_value"},
+      {"UnevaluatedOverAllOfDoubled", "unsupported_value"},
+      {"UnevaluatedOverAllOfDoubledLess", "out of fuel"},
+      {"UnevaluatedOverAnIfInACircle", "unsupported_value"},
       {"OneOfDoubledOverObjects", "invalid_value"},
       {"ReferenceToItself", "invalid_value"},
       {"ReferencesInACircle", "invalid_value"},
