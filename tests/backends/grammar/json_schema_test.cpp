@@ -132,6 +132,30 @@ TEST(JsonSchema, NumbersStayWithinDoubles) {
   EXPECT_TRUE(accepts(*above, "0.30000000000000004"));
 }
 
+TEST(JsonSchema, MultiplesOfFractionsAreExactInDecimals) {
+  // Thousandths of a number, so that remainders are those of integers.
+  for (const int step : {1, 5, 10, 25, 70, 100, 250, 300, 500, 1'250, 2'500}) {
+    const std::string schema = R"({"type":"number","multipleOf":)" + Json(step / 1000.0).dump() + "}";
+    const auto grammar = compile(schema);
+    const auto denied = compile(R"({"type":"number","not":)" + schema + "}");
+    ASSERT_TRUE(grammar && denied) << schema;
+    for (int i = -3'000; i <= 3'000; ++i) {
+      const std::string text = Json(i / 1000.0).dump();
+      EXPECT_EQ(accepts(*grammar, text), i % step == 0) << schema << text;
+      EXPECT_FALSE(accepts(*denied, text) && i % step == 0) << schema << text;
+      if (step % 10 != 0) {
+        EXPECT_EQ(accepts(*denied, text), i % step != 0) << schema << text;
+      }
+    }
+  }
+  const auto cents = compile(R"({"type":"number","multipleOf":0.01})");
+  ASSERT_TRUE(cents);
+  for (const char* text : {"1.50", "1.5000", "9999999999999.99", "-0.07", "0", "0.00", "12"})
+    EXPECT_TRUE(accepts(*cents, text)) << text;
+  for (const char* text : {"0.001", "-0.00", "-0", "01.5", "1.", "10000000000000.01", "1e2", "0.070000001"})
+    EXPECT_FALSE(accepts(*cents, text)) << text;
+}
+
 TEST(JsonSchema, AnyJsonObjectIsAnObject) {
   const Limits limits;
   Fuel fuel(limits.steps);
@@ -159,7 +183,9 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
       {R"x({"pattern":"(?=a)"})x", unsupported, "/pattern"},
       {R"x({"pattern":"("})x", invalid, "/pattern"},
       {R"x({"patternProperties":{"(a)\\1":{}}})x", unsupported, "/patternProperties/(a)\\1"},
-      {R"({"type":"array","multipleOf":0.01})", unsupported, "/multipleOf"},
+      {R"({"type":"array","multipleOf":1e-15})", ErrorCode::unsupported_value, "/multipleOf"},
+      {R"({"multipleOf":12345.67})", ErrorCode::unsupported_value, "/multipleOf"},
+      {R"({"multipleOf":-0.5})", invalid, "/multipleOf"},
       {R"({"multipleOf":0})", invalid, "/multipleOf"},
       {R"({"multipleOf":"a"})", invalid, "/multipleOf"},
       {R"({"minimum":"0"})", invalid, "/minimum"},
