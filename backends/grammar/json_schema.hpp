@@ -6,7 +6,7 @@
 //
 // unevaluatedProperties and unevaluatedItems follow every keyword that evaluates: $ref, allOf, anyOf, oneOf,
 // if and dependentSchemas split the values by what they evaluate. Beside "contains", unevaluatedItems has to
-// be false.
+// be false. A $dynamicRef is a $ref while one $dynamicAnchor has its name.
 //
 // It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
 // exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,

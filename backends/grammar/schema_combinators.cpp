@@ -44,10 +44,11 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
     if (!at.value.is_array()) return malformed(at, "\"enum\" is an array.");
     if (auto ok = narrow(literals(at, Keyword::enumeration), Keyword::enumeration); !ok) return pass(ok);
   }
-  if (has[Keyword::ref]) {
-    const auto target = document_.resolve(has.at(Keyword::ref));
+  for (const auto which : {Keyword::ref, Keyword::dynamic_ref}) {
+    if (!has[which]) continue;
+    const auto target = resolve(has, which);
     if (!target) return pass(target);
-    if (auto ok = narrow_by(condition(*target), Keyword::ref); !ok) return pass(ok);
+    if (auto ok = narrow_by(condition(*target), which); !ok) return pass(ok);
   }
   if (has[Keyword::all_of]) {
     const auto all = conditions(has.at(Keyword::all_of), false);
@@ -124,8 +125,9 @@ Result<ValueSet> SchemaTerms::denied(const Place& schema, const Keywords& has) {
   for (auto part : {&SchemaTerms::denied_numbers, &SchemaTerms::denied_strings, &SchemaTerms::denied_arrays,
                     &SchemaTerms::denied_objects})
     if (auto ok = add((this->*part)(has)); !ok) return pass(ok);
-  if (has[Keyword::ref]) {
-    const auto target = document_.resolve(has.at(Keyword::ref));
+  for (const auto which : {Keyword::ref, Keyword::dynamic_ref}) {
+    if (!has[which]) continue;
+    const auto target = resolve(has, which);
     if (!target) return pass(target);
     const auto all = condition(*target, true);
     if (!all) return pass(all);

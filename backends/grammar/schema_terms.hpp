@@ -47,6 +47,7 @@ class SchemaTerms {
 
   Result<Term> intern(const Place& place, bool literal, bool denied);
   Result<const ValueSet*> values(Term term);
+  Result<Place> resolve(const Keywords& has, Keyword reference);
   Result<ValueSet> work_out(const Place& place, bool literal, bool denied);
 
   // Schemas that are objects.

@@ -111,11 +111,11 @@ Result<ByEvaluated> SchemaTerms::by_evaluated(const Place& schema, Keyword which
 
 Result<ByEvaluated> SchemaTerms::by_evaluated(const Place& schema, const Keywords& has, Keyword which) {
   // `dependencies` is of older drafts, which have no such annotations.
-  const auto own = affirmed(
-      schema,
-      has.without({Keyword::ref, Keyword::all_of, Keyword::any_of, Keyword::one_of, Keyword::condition,
-                   Keyword::dependent_schemas, Keyword::negation, Keyword::dependent_required,
-                   Keyword::dependencies, Keyword::unevaluated_items, Keyword::unevaluated_properties}));
+  const auto own =
+      affirmed(schema, has.without({Keyword::ref, Keyword::dynamic_ref, Keyword::all_of, Keyword::any_of,
+                                    Keyword::one_of, Keyword::condition, Keyword::dependent_schemas,
+                                    Keyword::negation, Keyword::dependent_required, Keyword::dependencies,
+                                    Keyword::unevaluated_items, Keyword::unevaluated_properties}));
   if (!own) return pass(own);
   auto evaluated = own_evaluated(has, which);
   if (!evaluated) return pass(evaluated);
@@ -126,10 +126,11 @@ Result<ByEvaluated> SchemaTerms::by_evaluated(const Place& schema, const Keyword
     if (!out) return pass(out);
     return {};
   };
-  if (has[Keyword::ref]) {
-    const auto target = document_.resolve(has.at(Keyword::ref));
+  for (const auto reference : {Keyword::ref, Keyword::dynamic_ref}) {
+    if (!has[reference]) continue;
+    const auto target = resolve(has, reference);
     if (!target) return pass(target);
-    if (auto ok = narrow(by_evaluated(*target, which), Keyword::ref); !ok) return pass(ok);
+    if (auto ok = narrow(by_evaluated(*target, which), reference); !ok) return pass(ok);
   }
   if (has[Keyword::all_of]) {
     const Place at = has.at(Keyword::all_of);

@@ -177,7 +177,11 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
   constexpr auto unsupported = ErrorCode::unsupported_feature, invalid = ErrorCode::invalid_value;
   const Refusal cases[] = {
       {R"({"properties":{"a":{"nullable":true}}})", unsupported, "/properties/a/nullable"},
-      {R"({"items":{"$dynamicRef":"#x"}})", unsupported, "/items/$dynamicRef"},
+      {R"({"items":{"$dynamicRef":"#x"}})", invalid, "/items/$dynamicRef"},
+      {R"({"$dynamicAnchor":"x","items":{"$dynamicRef":"#x"},"$defs":{"a":{"$id":"a","$dynamicAnchor":"x"}}})",
+       unsupported, "/items/$dynamicRef"},
+      {R"({"$dynamicRef":""})", invalid, ""},
+      {R"({"default":{"$dynamicAnchor":"x"},"$ref":"#/default"})", unsupported, "/$ref"},
       {R"({"discriminator":{}})", unsupported, "/discriminator"},
       {R"({"properties":{"a/b~":{"foo":1}}})", unsupported, "/properties/a~1b~0/foo"},
       {R"x({"pattern":"(?=a)"})x", unsupported, "/pattern"},

@@ -4,8 +4,8 @@
 Exit 77 (SKIPPED) where that package is missing. It judges the formats whose checkers are installed, but for
 relative-json-pointer, of which it refuses "1"; the C++ tests have documents for all of them. Debian's version errs on
 the schemas marked "misjudged": it resolves a reference of an embedded resource by the document's root if a pointer led
-there, and it overlooks additionalProperties and nested unevaluatedProperties where it looks for evaluated properties;
-and it divides doubles for multipleOf, by which 0.07 is no multiple of 0.01.
+there; it overlooks additionalProperties, nested unevaluatedProperties and $dynamicRef where it looks for evaluated
+properties; and it divides doubles for multipleOf, by which 0.07 is no multiple of 0.01.
 """
 import json
 import pathlib
