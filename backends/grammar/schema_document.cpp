@@ -322,8 +322,9 @@ Result<Place> SchemaDocument::resolve_dynamic(const Place& place) {
   auto target = resolve(place);
   if (!target) return target;
   const std::string_view reference = place.value.text();
-  const auto name =
-      percent_decoded(reference.substr(std::min(reference.find('#'), reference.size() - 1) + 1));
+  const std::size_t hash = reference.find('#');
+  if (hash == std::string_view::npos) return target;
+  const auto name = percent_decoded(reference.substr(hash + 1));
   const auto anchor = name ? dynamic_anchors_.find(*name) : dynamic_anchors_.end();
   if (anchor != dynamic_anchors_.end() && anchor->second > 1)
     return unsupported(place, "A $dynamicRef is served where one $dynamicAnchor has its name; " +
