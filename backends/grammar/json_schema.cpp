@@ -21,11 +21,12 @@ namespace {
 
 constexpr std::string_view kBlank = "( |\n {0,32}|\n\t{0,8})?";
 constexpr std::size_t kMostCountedMembers =
-    20'000;                                 // places of an object in a grammar that counts its members
-constexpr std::uint32_t kShortString = 64;  // characters that an automaton counts at little cost
-constexpr std::size_t kInlineTails = 4;     // ends of objects that are copied; more become rules
-constexpr std::size_t kMostDemanded = 3;    // keys; each multiplies what is written of an object
-constexpr std::uint32_t kNestedItems = 32;  // items within each other before a rule divides them
+    20'000;                                        // places of an object in a grammar that counts its members
+constexpr std::size_t kMostCountedItems = 20'000;  // the same of an array
+constexpr std::uint32_t kShortString = 64;         // characters that an automaton counts at little cost
+constexpr std::size_t kInlineTails = 4;            // ends of objects that are copied; more become rules
+constexpr std::size_t kMostDemanded = 3;           // keys; each multiplies what is written of an object
+constexpr std::uint32_t kNestedItems = 32;         // items within each other before a rule divides them
 
 // Writes sets of values as nodes. Arrays and objects are rules, written one after another, so that neither
 // their depth nor their recursion is the writer's.
@@ -220,20 +221,9 @@ class Writer {
   Result<NodeId> write(const std::shared_ptr<const ObjectPart>& part) { return write(*part); }
 
   Result<NodeId> write(const ArrayPart& part) {
-    if (part.contains.size() > 1 ||
-        (!part.contains.empty() && (!part.prefix.empty() || part.most != kUnbounded || part.least > 1)))
-      return unsupported(
-          place_,
-          "\"contains\" is not served beside prefixItems, minItems, maxItems or another \"contains\".");
+    if (!part.contains.empty()) return counting(part);
     const auto rest = value(part.rest);
     if (!rest) return rest;
-    if (!part.contains.empty()) {
-      const auto some = value(both(part.rest, part.contains[0]));
-      if (!some) return some;
-      const NodeId before = grammar_.repeat(sequence({*rest, comma_}), 0, kUnbounded);
-      const NodeId behind = grammar_.repeat(sequence({comma_, *rest}), 0, kUnbounded);
-      return enclosed("[", sequence({before, *some, behind}), "]");
-    }
     if (part.most == 0) return grammar_.text("[]");
     const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(part.prefix.size(), part.most));
     if (!spend_bytes(*fuel_, 200 * (1 + std::uint64_t{n}))) return out_of_fuel(place_);
@@ -250,6 +240,82 @@ class Writer {
     }
     const NodeId full = enclosed("[", tail, "]");
     return part.least > 0 ? full : choice({grammar_.text("[]"), full});
+  }
+
+  // The items that meet the conditions of `met`, a bit of each, and count for no other that is bounded.
+  Result<NodeId> counted_item(const ArrayPart& part, std::size_t i, std::size_t met) {
+    Conjunction all = i < part.prefix.size() ? part.prefix[i] : part.rest;
+    for (std::size_t k = 0; k < part.contains.size(); ++k) {
+      if (met >> k & 1)
+        all = both(all, part.contains[k].condition);
+      else if (part.contains[k].most != kUnbounded)
+        all = both(all, part.contains[k].denial);
+    }
+    return value(all);
+  }
+
+  // A rule for each place among the items and each count of those that met the conditions before it.
+  Result<NodeId> counting(const ArrayPart& part) {
+    const bool is_endless = part.most == kUnbounded;
+    const std::size_t places =
+        is_endless ? std::max<std::size_t>({part.prefix.size(), part.least, 1}) : part.most;
+    // Counts are the digits of one number, each up to its limit.
+    std::vector<std::size_t> limits, weights;
+    std::uint64_t counts = 1;
+    const std::size_t kinds = std::size_t{1} << std::min<std::size_t>(part.contains.size(), 16);
+    for (const auto& count : part.contains) {
+      limits.push_back(count.most == kUnbounded ? count.least : std::min<std::size_t>(count.most, places));
+      if (is_endless && count.most != kUnbounded) limits.back() = count.most;
+      weights.push_back(counts);
+      counts = std::min<std::uint64_t>(counts * (limits.back() + 1), kMostCountedItems + 1);
+    }
+    const std::uint64_t rules = std::min<std::uint64_t>(places + 1, kMostCountedItems + 1) * counts * kinds;
+    if (rules > kMostCountedItems)
+      return too_large(place_, "Counting the items that \"contains\" is met by takes more than the " +
+                                   std::to_string(kMostCountedItems) + " rules that are served.");
+    if (!spend_bytes(*fuel_, 350 * rules)) return out_of_fuel(place_);
+    const auto digit = [&](std::size_t count, std::size_t k) { return count / weights[k] % (limits[k] + 1); };
+    const auto may_end = [&](std::size_t place, std::size_t count) {
+      if (place < part.least) return false;
+      for (std::size_t k = 0; k < limits.size(); ++k)
+        if (digit(count, k) < part.contains[k].least) return false;
+      return true;
+    };
+    // The count behind an item; nothing where a limit is reached already.
+    const auto behind = [&](std::size_t count, std::size_t met) -> std::optional<std::size_t> {
+      std::size_t out = count;
+      for (std::size_t k = 0; k < limits.size(); ++k) {
+        if (!(met >> k & 1)) continue;
+        if (digit(count, k) == limits[k]) return std::nullopt;
+        out += weights[k];
+      }
+      return out;
+    };
+    std::vector<NodeId> next(counts);  // by the count of the items before
+    for (std::size_t place = places + 1; place-- > 0;) {
+      const bool loops = is_endless && place == places;
+      std::vector<NodeId> items(kinds);
+      for (std::size_t met = 0; met < kinds && (place < places || loops); ++met) {
+        const auto item = counted_item(part, place, met);
+        if (!item) return item;
+        items[met] = place > 0 ? sequence({comma_, *item}) : *item;
+      }
+      std::vector<NodeId> here(counts);
+      for (std::size_t count = counts; count-- > 0;) {  // an item leads to a greater count or to none
+        std::vector<NodeId> ways;
+        if (may_end(place, count) && place > 0) ways.push_back(grammar_.text(""));
+        for (std::size_t met = loops ? 1 : 0; met < kinds && (place < places || loops); ++met)
+          if (const auto then = behind(count, met))
+            ways.push_back(sequence({items[met], loops ? here[*then] : next[*then]}));
+        NodeId node = choice(ways);
+        if (loops) node = sequence({grammar_.repeat(items[0], 0, kUnbounded), node});
+        here[count] = as_rule(node);
+      }
+      next = std::move(here);
+      if (auto ok = check_memory(); !ok) return pass(ok);
+    }
+    const NodeId full = enclosed("[", next[0], "]");
+    return may_end(0, 0) ? choice({grammar_.text("[]"), full}) : full;
   }
 
   NodeId as_rule(NodeId body) {

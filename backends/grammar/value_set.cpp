@@ -168,8 +168,8 @@ Result<ArrayPart> intersect(const ArrayPart& a, const ArrayPart& b, Work work) {
     if (is_nothing(out.prefix[i])) out.most = std::min(out.most, i);
   if (is_nothing(out.rest)) out.most = std::min(out.most, static_cast<std::uint32_t>(out.prefix.size()));
   out.contains = a.contains;
-  for (const auto& condition : b.contains)
-    if (std::ranges::find(out.contains, condition) == out.contains.end()) out.contains.push_back(condition);
+  for (const auto& count : b.contains)
+    if (std::ranges::find(out.contains, count) == out.contains.end()) out.contains.push_back(count);
   return out;
 }
 

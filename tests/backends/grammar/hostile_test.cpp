@@ -276,6 +276,13 @@ std::vector<Hostile> hostile() {
        R"({"unevaluatedProperties":false,)" + chain(28, both, R"({"properties":{"a":{}}})").substr(1)},
       {"UnevaluatedOverAnIfInACircle",
        R"({"$defs":{"a":{"if":{"$ref":"#/$defs/a"}}},"$ref":"#/$defs/a","unevaluatedProperties":false})"},
+      {"ContainsCountedAlongManyItems",
+       R"({"type":"array","contains":{"const":1},"minContains":9,"maxItems":900})"},
+      {"ContainsOfManyKinds",
+       R"({"type":"array","allOf":[)" +
+           listed(40, [](std::size_t i) { return R"({"contains":{"const":)" + number(i) + "}}"; }) + "]}"},
+      {"ContainsCountedByTheMillion",
+       R"({"type":"array","contains":{"const":1},"minContains":1000000,"maxContains":4000000000})"},
       {"NestedToTheReadersDepth", nested(R"({"items":)", "{}", "}", 62)},
   };
 }
@@ -355,6 +362,9 @@ const std::map<std::string, std::string>& outcomes() {
       {"UnevaluatedOverAllOfDoubled", "unsupported_value"},
       {"UnevaluatedOverAllOfDoubledLess", "out of fuel"},
       {"UnevaluatedOverAnIfInACircle", "unsupported_value"},
+      {"ContainsCountedAlongManyItems", "grammar"},
+      {"ContainsOfManyKinds", "unsupported_value"},
+      {"ContainsCountedByTheMillion", "unsupported_value"},
       {"OneOfDoubledOverObjects", "invalid_value"},
       {"ReferenceToItself", "invalid_value"},
       {"ReferencesInACircle", "invalid_value"},
