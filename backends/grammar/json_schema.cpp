@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,10 +24,15 @@ constexpr std::string_view kBlank = "( |\n {0,32}|\n\t{0,8})?";
 constexpr std::size_t kMostCountedMembers =
     20'000;                                        // places of an object in a grammar that counts its members
 constexpr std::size_t kMostCountedItems = 20'000;  // the same of an array
+constexpr std::size_t kMostDistinct = 10;          // values of unique items; each doubles the rules
 constexpr std::uint32_t kShortString = 64;         // characters that an automaton counts at little cost
 constexpr std::size_t kInlineTails = 4;            // ends of objects that are copied; more become rules
 constexpr std::size_t kMostDemanded = 3;           // keys; each multiplies what is written of an object
 constexpr std::uint32_t kNestedItems = 32;         // items within each other before a rule divides them
+
+bool is_digit(char c) noexcept {
+  return c >= '0' && c <= '9';
+}
 
 // Writes sets of values as nodes. Arrays and objects are rules, written one after another, so that neither
 // their depth nor their recursion is the writer's.
@@ -221,6 +227,7 @@ class Writer {
   Result<NodeId> write(const std::shared_ptr<const ObjectPart>& part) { return write(*part); }
 
   Result<NodeId> write(const ArrayPart& part) {
+    if (part.unique && part.most > 1) return distinct(part);
     if (!part.contains.empty()) return counting(part);
     const auto rest = value(part.rest);
     if (!rest) return rest;
@@ -239,6 +246,92 @@ class Writer {
       if (i > 0 && i % kNestedItems == 0) tail = as_rule(tail);
     }
     const NodeId full = enclosed("[", tail, "]");
+    return part.least > 0 ? full : choice({grammar_.text("[]"), full});
+  }
+
+  std::unexpected<Error> too_many_distinct() const {
+    const std::string_view name = name_of(Keyword::unique_items);
+    const JsonView keyword = place_.value.is_object() ? place_.value.find(name) : JsonView();
+    return unsupported(
+        keyword ? place_.member(name, keyword) : place_,
+        "\"uniqueItems\" is served for arrays of at most one item, and without \"contains\" for "
+        "items that are at most " +
+            std::to_string(kMostDistinct) +
+            " strings, numbers of at most 15 digits, booleans and null together.");
+  }
+
+  // Each value in its one spelling.
+  Result<std::vector<std::string>> spellings(const Conjunction& all) {
+    const auto set = terms_.values(all);
+    if (!set) return pass(set);
+    if (!(*set)->arrays.empty() || !(*set)->objects.empty()) return too_many_distinct();
+    left_out_ |= (*set)->lossy;
+    std::vector<std::string> out;
+    if ((*set)->null) out.emplace_back("null");
+    if ((*set)->no) out.emplace_back("false");
+    if ((*set)->yes) out.emplace_back("true");
+    const auto add = [&](const Result<Dfa>& language, const std::string& quote) -> Result<void> {
+      if (!language) return pass(language);
+      const auto words = words_of(*language, kMostDistinct, bound());
+      if (!words) return pass(words);
+      if (!*words) return too_many_distinct();
+      for (const auto& word : **words) {
+        if (quote.empty() && std::ranges::count_if(word, is_digit) > std::ptrdiff_t{kExactDigits})
+          return too_many_distinct();
+        out.push_back(quote + word + quote);
+      }
+      return {};
+    };
+    for (const auto& part : (*set)->numbers) {
+      if (!part.language) return too_many_distinct();
+      const auto forms = part.integer ? any_integer(bound()) : shortest_spellings(bound());
+      if (!forms) return pass(forms);
+      if (auto ok = add(intersect(*part.language, *forms, bound()), ""); !ok) return pass(ok);
+    }
+    for (const auto& part : (*set)->strings) {
+      if (!part.language) return too_many_distinct();
+      if (auto ok = add(with_length(*part.language, part.least, part.most, bound()), "\""); !ok)
+        return pass(ok);
+    }
+    return out;
+  }
+
+  // A rule for each set of values that the items before may have.
+  Result<NodeId> distinct(const ArrayPart& part) {
+    if (!part.contains.empty()) return too_many_distinct();
+    std::vector<std::string> values;
+    std::vector<std::size_t> allowed;  // sets of values, by place
+    for (std::size_t i = 0; i <= std::min(part.prefix.size(), kMostDistinct); ++i) {
+      const auto here = spellings(i < part.prefix.size() ? part.prefix[i] : part.rest);
+      if (!here) return pass(here);
+      std::size_t& set = allowed.emplace_back(0);
+      for (const auto& value : *here) {
+        const auto at = static_cast<std::size_t>(std::ranges::find(values, value) - values.begin());
+        if (at == kMostDistinct) return too_many_distinct();
+        if (at == values.size()) values.push_back(value);
+        set |= std::size_t{1} << at;
+      }
+    }
+    const std::size_t sets = std::size_t{1} << values.size();
+    if (!spend_bytes(*fuel_, 350 * sets * (1 + values.size()))) return out_of_fuel(place_);
+    std::vector<NodeId> texts, behind(sets);
+    for (const auto& value : values) texts.push_back(grammar_.text(value));
+    for (std::size_t before = sets; before-- > 0;) {  // an item makes a greater set
+      const auto place = static_cast<std::uint32_t>(std::popcount(before));
+      std::vector<NodeId> ways;
+      if (place >= part.least && place > 0) ways.push_back(grammar_.text(""));
+      const std::size_t set =
+          place < part.most ? allowed[std::min<std::size_t>(place, allowed.size() - 1)] : 0;
+      for (std::size_t v = 0; v < values.size(); ++v) {
+        const std::size_t bit = std::size_t{1} << v;
+        if (!(set & bit) || (before & bit)) continue;
+        ways.push_back(place > 0 ? sequence({comma_, texts[v], behind[before | bit]})
+                                 : sequence({texts[v], behind[before | bit]}));
+      }
+      behind[before] = as_rule(choice(ways));
+    }
+    if (auto ok = check_memory(); !ok) return pass(ok);
+    const NodeId full = enclosed("[", behind[0], "]");
     return part.least > 0 ? full : choice({grammar_.text("[]"), full});
   }
 

@@ -6,8 +6,8 @@
 //
 // unevaluatedProperties and unevaluatedItems follow every keyword that evaluates: $ref, allOf, anyOf, oneOf,
 // if and dependentSchemas split the values by what they evaluate. Beside "contains", unevaluatedItems has to
-// be false. "contains" is counted for few items
-// (places times counts up to 20,000); maxContains denies its schema. A $dynamicRef is a $ref while one $dynamicAnchor has its name.
+// be false. uniqueItems takes items of few literal values. A $dynamicRef is a $ref while one
+// $dynamicAnchor has its name.
 //
 // It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
 // exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,

@@ -32,8 +32,7 @@ Result<ValueSet> SchemaTerms::arrays(const Keywords& has) {
   if (has[Keyword::unique_items]) {
     const Place at = has.at(Keyword::unique_items);
     if (!at.value.is_boolean()) return malformed(at, "\"uniqueItems\" is a boolean.");
-    if (at.value.as_bool() && part.most > 1)
-      return unsupported(at, "\"uniqueItems\" is served for arrays of at most one item.");
+    part.unique = at.value.as_bool();
   }
   const auto contained = counts(has, Keyword::min_contains, Keyword::max_contains);
   if (!contained) return pass(contained);

@@ -56,6 +56,7 @@ struct ArrayPart {
   Conjunction rest;                 // of each other item
   std::uint32_t least = 0, most = kUnbounded;
   std::vector<Contained> contains;
+  bool unique = false;  // no item equals another
 };
 
 struct Property {
