@@ -301,7 +301,7 @@ class Writer {
     if (!part.contains.empty()) return too_many_distinct();
     std::vector<std::string> values;
     std::vector<std::size_t> allowed;  // sets of values, by place
-    for (std::size_t i = 0; i <= std::min(part.prefix.size(), kMostDistinct); ++i) {
+    for (std::size_t i = 0; i <= std::min(part.prefix.size(), kMostDistinct) && i < part.most; ++i) {
       const auto here = spellings(i < part.prefix.size() ? part.prefix[i] : part.rest);
       if (!here) return pass(here);
       std::size_t& set = allowed.emplace_back(0);
