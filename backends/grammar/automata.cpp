@@ -376,7 +376,6 @@ Result<Dfa> from_texts(std::vector<std::string> texts, Bound bound) {
   return out;
 }
 
-// Moore's refinement: states are told apart by their class and the classes that their bytes lead to.
 Result<std::optional<std::vector<std::string>>> words_of(const Dfa& a, std::size_t most, Bound bound) {
   std::vector<std::string> out;
   std::vector<std::pair<std::uint32_t, std::string>> begun{{0, ""}}, longer;
@@ -398,6 +397,7 @@ Result<std::optional<std::vector<std::string>>> words_of(const Dfa& a, std::size
   return out;
 }
 
+// Moore's refinement: states are told apart by their class and the classes that their bytes lead to.
 Result<Dfa> minimize(Dfa a, Bound bound) {
   if (a.states.size() > kMostMinimized) return a;
   const std::size_t n = a.states.size();

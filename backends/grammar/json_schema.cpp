@@ -21,18 +21,13 @@ namespace flyball::grammar {
 namespace {
 
 constexpr std::string_view kBlank = "( |\n {0,32}|\n\t{0,8})?";
-constexpr std::size_t kMostCountedMembers =
-    20'000;                                        // places of an object in a grammar that counts its members
-constexpr std::size_t kMostCountedItems = 20'000;  // the same of an array
-constexpr std::size_t kMostDistinct = 10;          // values of unique items; each doubles the rules
-constexpr std::uint32_t kShortString = 64;         // characters that an automaton counts at little cost
-constexpr std::size_t kInlineTails = 4;            // ends of objects that are copied; more become rules
-constexpr std::size_t kMostDemanded = 3;           // keys; each multiplies what is written of an object
-constexpr std::uint32_t kNestedItems = 32;         // items within each other before a rule divides them
-
-bool is_digit(char c) noexcept {
-  return c >= '0' && c <= '9';
-}
+// Places of an object in a grammar that counts its members, and rules of an array in one that counts items.
+constexpr std::size_t kMostCountedMembers = 20'000, kMostCountedItems = 1'500;
+constexpr std::size_t kMostDistinct = 8;    // values of unique items; each doubles the rules
+constexpr std::uint32_t kShortString = 64;  // characters that an automaton counts at little cost
+constexpr std::size_t kInlineTails = 4;     // ends of objects that are copied; more become rules
+constexpr std::size_t kMostDemanded = 3;    // keys; each multiplies what is written of an object
+constexpr std::uint32_t kNestedItems = 32;  // items within each other before a rule divides them
 
 // Writes sets of values as nodes. Arrays and objects are rules, written one after another, so that neither
 // their depth nor their recursion is the writer's.
@@ -276,8 +271,8 @@ class Writer {
       if (!words) return pass(words);
       if (!*words) return too_many_distinct();
       for (const auto& word : **words) {
-        if (quote.empty() && std::ranges::count_if(word, is_digit) > std::ptrdiff_t{kExactDigits})
-          return too_many_distinct();
+        const auto digits = std::ranges::count_if(word, [](char c) { return c >= '0' && c <= '9'; });
+        if (quote.empty() && digits > std::ptrdiff_t{kExactDigits}) return too_many_distinct();
         out.push_back(quote + word + quote);
       }
       return {};
@@ -337,7 +332,9 @@ class Writer {
 
   // The items that meet the conditions of `met`, a bit of each, and count for no other that is bounded.
   Result<NodeId> counted_item(const ArrayPart& part, std::size_t i, std::size_t met) {
-    Conjunction all = i < part.prefix.size() ? part.prefix[i] : part.rest;
+    const Conjunction& own = i < part.prefix.size() ? part.prefix[i] : part.rest;
+    if (!spend_bytes(*fuel_, 16 * (1 + own.size()) * (1 + part.contains.size()))) return out_of_fuel(place_);
+    Conjunction all = own;
     for (std::size_t k = 0; k < part.contains.size(); ++k) {
       if (met >> k & 1)
         all = both(all, part.contains[k].condition);

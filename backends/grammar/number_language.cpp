@@ -275,15 +275,18 @@ Result<Dfa> exact_decimals(std::size_t fraction, Bound bound) {
   return within(of_pattern(size, bound), all_decimals(bound), bound);
 }
 
+// States of the automaton of a multiple: more take more work than one constraint may cost.
+constexpr std::size_t kMostRemainders = 10'000;
+
 Result<Dfa> multiples(const Decimal& of, Bound bound) {
   const std::size_t behind = of.fraction.size();  // digits behind the point
   const std::string digits = of.whole + of.fraction;
   const std::size_t first_digit = std::min(digits.find_first_not_of('0'), digits.size() - 1);
   const std::uint64_t steps = digits.size() - first_digit > 18 ? ~std::uint64_t{0} : std::stoull(digits);
-  if (behind >= kExactDigits || steps > bound.states / (behind + 1))
+  if (behind >= kExactDigits || steps > kMostRemainders / (behind + 2))
     return fail(ErrorCode::unsupported_value,
                 "The number " + of.whole + (behind > 0 ? "." : "") + of.fraction +
-                    " has too many digits for multipleOf: " + std::to_string(bound.states / (behind + 1)) +
+                    " has too many digits for multipleOf: " + std::to_string(kMostRemainders / (behind + 2)) +
                     " steps of its last digit and " + std::to_string(kExactDigits - 1) +
                     " digits behind the point are served.");
   // x is a multiple if x * 10^behind is one of `steps`. A state for each remainder of the digits read, before

@@ -102,7 +102,8 @@ Result<ValueSet> SchemaTerms::denied_arrays(const Keywords& has) {
     if (!none) return located(Result<ValueSet>(pass(none)), has.at(Keyword::contains));
     set.add(only(*std::move(none)));
   }
-  if (has[Keyword::unique_items]) return undeniable(has.at(Keyword::unique_items), Keyword::unique_items);
+  if (has[Keyword::unique_items] && !has[Keyword::unique_items].is(JsonKind::no))
+    return undeniable(has.at(Keyword::unique_items), Keyword::unique_items);
   return set;
 }
 

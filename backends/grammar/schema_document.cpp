@@ -55,24 +55,11 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Keyword::count)>
     "dependencies"};
 
 // Keywords that say nothing of a value: annotations, and what only references look for.
-constexpr std::string_view kSilent[] = {"$anchor",
-                                        "$comment",
-                                        "$defs",
-                                        "$dynamicAnchor",
-                                        "$id",
-                                        "$schema",
-                                        "contentEncoding",
-                                        "contentMediaType",
-                                        "contentSchema",
-                                        "default",
-                                        "definitions",
-                                        "deprecated",
-                                        "description",
-                                        "examples",
-                                        "id",
-                                        "readOnly",
-                                        "title",
-                                        "writeOnly"};
+constexpr std::string_view kSilent[] = {
+    "$anchor",         "$comment",         "$defs",         "$dynamicAnchor", "$id",         "$schema",
+    "contentEncoding", "contentMediaType", "contentSchema", "default",        "definitions", "deprecated",
+    "description",     "discriminator",    "example",       "examples",       "id",          "readOnly",
+    "title",           "writeOnly"};
 
 // Keywords that restrict values or lead to schemas, and are not served: no annotations whatever unknown ones
 // are.

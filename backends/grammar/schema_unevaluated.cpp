@@ -23,8 +23,13 @@ Evaluated either(const Evaluated& a, const Evaluated& b) {
 namespace {
 
 // Combinations of alternatives that evaluate different properties or items; each is written on its own.
-constexpr std::size_t kMostEvaluated = 256;
+constexpr std::size_t kMostEvaluated = 128;
 constexpr unsigned kUnevaluatedEmptinessDepth = 4;  // of values within values that tell alternatives apart
+
+std::unexpected<Error> too_many_ways(const Place& at) {
+  return too_large(at, "The alternatives evaluate different properties or items in more than " +
+                           std::to_string(kMostEvaluated) + " ways.");
+}
 
 // Only the objects, or only the arrays: the keyword applies to no other value.
 ValueSet subjects(const ValueSet& set, Keyword which) {
@@ -82,9 +87,7 @@ Result<ByEvaluated> SchemaTerms::both_evaluated(const ByEvaluated& a, const ByEv
       auto both = intersection(left_values, right_values, at);
       if (!both) return pass(both);
       if (!both->has_no_part() || both->lossy) out[either(left, right)].add(*std::move(both));
-      if (out.size() > kMostEvaluated)
-        return too_large(at, "The alternatives evaluate different properties or items in more than " +
-                                 std::to_string(kMostEvaluated) + " ways.");
+      if (out.size() > kMostEvaluated) return too_many_ways(at);
     }
   return out;
 }
@@ -187,9 +190,7 @@ Result<ByEvaluated> SchemaTerms::any_by_evaluated(const Keywords& has, Keyword w
     for (auto* from : {&out, &*one})
       for (auto& [evaluated, values] : *from) next[evaluated].add(std::move(values));
     out = std::move(next);
-    if (out.size() > kMostEvaluated)
-      return too_large(at, "The alternatives evaluate different properties or items in more than " +
-                               std::to_string(kMostEvaluated) + " ways.");
+    if (out.size() > kMostEvaluated) return too_many_ways(at);
   }
   return out;
 }
@@ -251,8 +252,8 @@ Result<ValueSet> SchemaTerms::limited_to(const Evaluated& evaluated, const Conju
   if (!evaluated.contained.empty()) {
     if (evaluated.contained.size() > 1 || !is_nothing(rest))
       return unsupported(at,
-                         "\"unevaluatedItems\" is served beside one \"contains\", and there only if it is "
-                         "false.");
+                         "Beside \"contains\", \"unevaluatedItems\" has to be false, and only one "
+                         "\"contains\" is served.");
     array.rest = *evaluated.contained.begin();
   }
   out.arrays = only(std::move(array)).arrays;
@@ -283,6 +284,7 @@ Result<ValueSet> SchemaTerms::limited_to(const Evaluated& evaluated, const Conju
 Result<ValueSet> SchemaTerms::without_unevaluated(ValueSet set, const Place& schema, const Keywords& has,
                                                   Keyword which) {
   const Place at = has.at(which);
+  if (at.value.is_object() && at.value.size() == 0) return set;
   const auto rest = condition(at);
   if (!rest) return pass(rest);
   if (rest->empty() || subjects(set, which).has_no_part()) return set;

@@ -283,6 +283,24 @@ std::vector<Hostile> hostile() {
            listed(40, [](std::size_t i) { return R"({"contains":{"const":)" + number(i) + "}}"; }) + "]}"},
       {"ContainsCountedByTheMillion",
        R"({"type":"array","contains":{"const":1},"minContains":1000000,"maxContains":4000000000})"},
+      {"ContainsBesideThreeThousandTerms",
+       R"({"$defs":{"big":{"type":"array","allOf":[)" +
+           listed(3'000, [](std::size_t) { return std::string(R"({"items":{"title":"0"}})"); }) +
+           R"(]}},"properties":{"a":{"$ref":"#/$defs/big","contains":{"const":0},"maxItems":300},)" +
+           R"("b":{"$ref":"#/$defs/big","contains":{"const":0},"maxItems":300}}})"},
+      {"ManyArraysOfUniqueItems",
+       R"({"properties":{)" +
+           listed(100,
+                  [](std::size_t i) {
+                    return property(i,
+                                    R"({"type":"array","uniqueItems":true,"items":{"enum":[1,2,3,4,5,6,7,)" +
+                                        number(i + 8) + "]}}");
+                  }) +
+           "}}"},
+      {"AFractionOfManySteps", R"({"multipleOf":0.9999})"},
+      {"ManyFractions",
+       R"({"properties":{)" +
+           listed(2'000, [](std::size_t i) { return property(i, R"({"multipleOf":0.01})"); }) + "}}"},
       {"NestedToTheReadersDepth", nested(R"({"items":)", "{}", "}", 62)},
   };
 }
@@ -362,7 +380,11 @@ const std::map<std::string, std::string>& outcomes() {
       {"UnevaluatedOverAllOfDoubled", "unsupported_value"},
       {"UnevaluatedOverAllOfDoubledLess", "out of fuel"},
       {"UnevaluatedOverAnIfInACircle", "unsupported_value"},
-      {"ContainsCountedAlongManyItems", "grammar"},
+      {"ContainsCountedAlongManyItems", "unsupported_value"},
+      {"ContainsBesideThreeThousandTerms", "grammar"},
+      {"ManyArraysOfUniqueItems", "out of fuel"},
+      {"AFractionOfManySteps", "unsupported_value"},
+      {"ManyFractions", "grammar"},
       {"ContainsOfManyKinds", "unsupported_value"},
       {"ContainsCountedByTheMillion", "unsupported_value"},
       {"OneOfDoubledOverObjects", "invalid_value"},
