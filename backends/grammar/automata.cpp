@@ -376,6 +376,27 @@ Result<Dfa> from_texts(std::vector<std::string> texts, Bound bound) {
   return out;
 }
 
+Result<std::optional<std::vector<std::string>>> words_of(const Dfa& a, std::size_t most, Bound bound) {
+  std::vector<std::string> out;
+  std::vector<std::pair<std::uint32_t, std::string>> begun{{0, ""}}, longer;
+  // Every state leads to a word, so there are at least as many words as were begun.
+  for (; !begun.empty(); begun = std::exchange(longer, {}))
+    for (const auto& [state, text] : begun) {
+      if (!bound.fuel->spend(16 + text.size()))
+        return fail(ErrorCode::unsupported_value, "The words take more work than one constraint may cost.");
+      if (a.states[state].accepting) out.push_back(text);
+      for (std::uint32_t e = 0; e < a.states[state].count; ++e) {
+        const auto& edge = a.edges[a.states[state].first + e];
+        for (unsigned byte = edge.from; byte <= edge.to; ++byte) {
+          longer.emplace_back(edge.next, text + static_cast<char>(byte));
+          if (longer.size() + out.size() > most) return std::nullopt;
+        }
+      }
+    }
+  if (out.size() > most) return std::nullopt;
+  return out;
+}
+
 // Moore's refinement: states are told apart by their class and the classes that their bytes lead to.
 Result<Dfa> minimize(Dfa a, Bound bound) {
   if (a.states.size() > kMostMinimized) return a;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,6 +79,8 @@ Result<Dfa> subtract(const Dfa& a, const Dfa& b, Bound bound);  // a complement 
 Result<Dfa> concatenate(const Dfa& a, const Dfa& b, Bound bound);
 // Exactly these words, in any order and however often each is named.
 Result<Dfa> from_texts(std::vector<std::string> texts, Bound bound);
+// All words, the shortest first; nothing if there are more than `most`.
+Result<std::optional<std::vector<std::string>>> words_of(const Dfa& a, std::size_t most, Bound bound);
 // The same language with the fewest states. A large automaton is returned as it is: its rounds would cost
 // more than its bytes.
 Result<Dfa> minimize(Dfa a, Bound bound);

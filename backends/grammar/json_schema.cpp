@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,8 +21,9 @@ namespace flyball::grammar {
 namespace {
 
 constexpr std::string_view kBlank = "( |\n {0,32}|\n\t{0,8})?";
-constexpr std::size_t kMostCountedMembers =
-    20'000;                                 // places of an object in a grammar that counts its members
+// Places of an object in a grammar that counts its members, and rules of an array in one that counts items.
+constexpr std::size_t kMostCountedMembers = 20'000, kMostCountedItems = 1'500;
+constexpr std::size_t kMostDistinct = 8;    // values of unique items; each doubles the rules
 constexpr std::uint32_t kShortString = 64;  // characters that an automaton counts at little cost
 constexpr std::size_t kInlineTails = 4;     // ends of objects that are copied; more become rules
 constexpr std::size_t kMostDemanded = 3;    // keys; each multiplies what is written of an object
@@ -220,20 +222,10 @@ class Writer {
   Result<NodeId> write(const std::shared_ptr<const ObjectPart>& part) { return write(*part); }
 
   Result<NodeId> write(const ArrayPart& part) {
-    if (part.contains.size() > 1 ||
-        (!part.contains.empty() && (!part.prefix.empty() || part.most != kUnbounded || part.least > 1)))
-      return unsupported(
-          place_,
-          "\"contains\" is not served beside prefixItems, minItems, maxItems or another \"contains\".");
+    if (part.unique && part.most > 1) return distinct(part);
+    if (!part.contains.empty()) return counting(part);
     const auto rest = value(part.rest);
     if (!rest) return rest;
-    if (!part.contains.empty()) {
-      const auto some = value(both(part.rest, part.contains[0]));
-      if (!some) return some;
-      const NodeId before = grammar_.repeat(sequence({*rest, comma_}), 0, kUnbounded);
-      const NodeId behind = grammar_.repeat(sequence({comma_, *rest}), 0, kUnbounded);
-      return enclosed("[", sequence({before, *some, behind}), "]");
-    }
     if (part.most == 0) return grammar_.text("[]");
     const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(part.prefix.size(), part.most));
     if (!spend_bytes(*fuel_, 200 * (1 + std::uint64_t{n}))) return out_of_fuel(place_);
@@ -250,6 +242,170 @@ class Writer {
     }
     const NodeId full = enclosed("[", tail, "]");
     return part.least > 0 ? full : choice({grammar_.text("[]"), full});
+  }
+
+  std::unexpected<Error> too_many_distinct() const {
+    const std::string_view name = name_of(Keyword::unique_items);
+    const JsonView keyword = place_.value.is_object() ? place_.value.find(name) : JsonView();
+    return unsupported(
+        keyword ? place_.member(name, keyword) : place_,
+        "\"uniqueItems\" is served for arrays of at most one item, and without \"contains\" for "
+        "items that are at most " +
+            std::to_string(kMostDistinct) +
+            " strings, numbers of at most 15 digits, booleans and null together.");
+  }
+
+  // Each value in its one spelling.
+  Result<std::vector<std::string>> spellings(const Conjunction& all) {
+    const auto set = terms_.values(all);
+    if (!set) return pass(set);
+    if (!(*set)->arrays.empty() || !(*set)->objects.empty()) return too_many_distinct();
+    left_out_ |= (*set)->lossy;
+    std::vector<std::string> out;
+    if ((*set)->null) out.emplace_back("null");
+    if ((*set)->no) out.emplace_back("false");
+    if ((*set)->yes) out.emplace_back("true");
+    const auto add = [&](const Result<Dfa>& language, const std::string& quote) -> Result<void> {
+      if (!language) return pass(language);
+      const auto words = words_of(*language, kMostDistinct, bound());
+      if (!words) return pass(words);
+      if (!*words) return too_many_distinct();
+      for (const auto& word : **words) {
+        const auto digits = std::ranges::count_if(word, [](char c) { return c >= '0' && c <= '9'; });
+        if (quote.empty() && digits > std::ptrdiff_t{kExactDigits}) return too_many_distinct();
+        out.push_back(quote + word + quote);
+      }
+      return {};
+    };
+    for (const auto& part : (*set)->numbers) {
+      if (!part.language) return too_many_distinct();
+      const auto forms = part.integer ? any_integer(bound()) : shortest_spellings(bound());
+      if (!forms) return pass(forms);
+      if (auto ok = add(intersect(*part.language, *forms, bound()), ""); !ok) return pass(ok);
+    }
+    for (const auto& part : (*set)->strings) {
+      if (!part.language) return too_many_distinct();
+      if (auto ok = add(with_length(*part.language, part.least, part.most, bound()), "\""); !ok)
+        return pass(ok);
+    }
+    return out;
+  }
+
+  // A rule for each set of values that the items before may have.
+  Result<NodeId> distinct(const ArrayPart& part) {
+    if (!part.contains.empty()) return too_many_distinct();
+    std::vector<std::string> values;
+    std::vector<std::size_t> allowed;  // sets of values, by place
+    for (std::size_t i = 0; i <= std::min(part.prefix.size(), kMostDistinct) && i < part.most; ++i) {
+      const auto here = spellings(i < part.prefix.size() ? part.prefix[i] : part.rest);
+      if (!here) return pass(here);
+      std::size_t& set = allowed.emplace_back(0);
+      for (const auto& value : *here) {
+        const auto at = static_cast<std::size_t>(std::ranges::find(values, value) - values.begin());
+        if (at == kMostDistinct) return too_many_distinct();
+        if (at == values.size()) values.push_back(value);
+        set |= std::size_t{1} << at;
+      }
+    }
+    const std::size_t sets = std::size_t{1} << values.size();
+    if (!spend_bytes(*fuel_, 350 * sets * (1 + values.size()))) return out_of_fuel(place_);
+    std::vector<NodeId> texts, behind(sets);
+    for (const auto& value : values) texts.push_back(grammar_.text(value));
+    for (std::size_t before = sets; before-- > 0;) {  // an item makes a greater set
+      const auto place = static_cast<std::uint32_t>(std::popcount(before));
+      std::vector<NodeId> ways;
+      if (place >= part.least && place > 0) ways.push_back(grammar_.text(""));
+      const std::size_t set =
+          place < part.most ? allowed[std::min<std::size_t>(place, allowed.size() - 1)] : 0;
+      for (std::size_t v = 0; v < values.size(); ++v) {
+        const std::size_t bit = std::size_t{1} << v;
+        if (!(set & bit) || (before & bit)) continue;
+        ways.push_back(place > 0 ? sequence({comma_, texts[v], behind[before | bit]})
+                                 : sequence({texts[v], behind[before | bit]}));
+      }
+      behind[before] = as_rule(choice(ways));
+    }
+    if (auto ok = check_memory(); !ok) return pass(ok);
+    const NodeId full = enclosed("[", behind[0], "]");
+    return part.least > 0 ? full : choice({grammar_.text("[]"), full});
+  }
+
+  // The items that meet the conditions of `met`, a bit of each, and count for no other that is bounded.
+  Result<NodeId> counted_item(const ArrayPart& part, std::size_t i, std::size_t met) {
+    const Conjunction& own = i < part.prefix.size() ? part.prefix[i] : part.rest;
+    if (!spend_bytes(*fuel_, 16 * (1 + own.size()) * (1 + part.contains.size()))) return out_of_fuel(place_);
+    Conjunction all = own;
+    for (std::size_t k = 0; k < part.contains.size(); ++k) {
+      if (met >> k & 1)
+        all = both(all, part.contains[k].condition);
+      else if (part.contains[k].most != kUnbounded)
+        all = both(all, part.contains[k].denial);
+    }
+    return value(all);
+  }
+
+  // A rule for each place among the items and each count of those that met the conditions before it.
+  Result<NodeId> counting(const ArrayPart& part) {
+    const bool is_endless = part.most == kUnbounded;
+    const std::size_t places =
+        is_endless ? std::max<std::size_t>({part.prefix.size(), part.least, 1}) : part.most;
+    // Counts are the digits of one number, each up to its limit.
+    std::vector<std::size_t> limits, weights;
+    std::uint64_t counts = 1;
+    const std::size_t kinds = std::size_t{1} << std::min<std::size_t>(part.contains.size(), 16);
+    for (const auto& count : part.contains) {
+      limits.push_back(count.most == kUnbounded ? count.least : std::min<std::size_t>(count.most, places));
+      if (is_endless && count.most != kUnbounded) limits.back() = count.most;
+      weights.push_back(counts);
+      counts = std::min<std::uint64_t>(counts * (limits.back() + 1), kMostCountedItems + 1);
+    }
+    const std::uint64_t rules = std::min<std::uint64_t>(places + 1, kMostCountedItems + 1) * counts * kinds;
+    if (rules > kMostCountedItems)
+      return too_large(place_, "Counting the items that \"contains\" is met by takes more than the " +
+                                   std::to_string(kMostCountedItems) + " rules that are served.");
+    if (!spend_bytes(*fuel_, 350 * rules)) return out_of_fuel(place_);
+    const auto digit = [&](std::size_t count, std::size_t k) { return count / weights[k] % (limits[k] + 1); };
+    const auto may_end = [&](std::size_t place, std::size_t count) {
+      if (place < part.least) return false;
+      for (std::size_t k = 0; k < limits.size(); ++k)
+        if (digit(count, k) < part.contains[k].least) return false;
+      return true;
+    };
+    // The count behind an item; nothing where a limit is reached already.
+    const auto behind = [&](std::size_t count, std::size_t met) -> std::optional<std::size_t> {
+      std::size_t out = count;
+      for (std::size_t k = 0; k < limits.size(); ++k) {
+        if (!(met >> k & 1)) continue;
+        if (digit(count, k) == limits[k]) return std::nullopt;
+        out += weights[k];
+      }
+      return out;
+    };
+    std::vector<NodeId> next(counts);  // by the count of the items before
+    for (std::size_t place = places + 1; place-- > 0;) {
+      const bool loops = is_endless && place == places;
+      std::vector<NodeId> items(kinds);
+      for (std::size_t met = 0; met < kinds && (place < places || loops); ++met) {
+        const auto item = counted_item(part, place, met);
+        if (!item) return item;
+        items[met] = place > 0 ? sequence({comma_, *item}) : *item;
+      }
+      std::vector<NodeId> here(counts);
+      for (std::size_t count = counts; count-- > 0;) {  // an item leads to a greater count or to none
+        std::vector<NodeId> ways;
+        if (may_end(place, count) && place > 0) ways.push_back(grammar_.text(""));
+        for (std::size_t met = loops ? 1 : 0; met < kinds && (place < places || loops); ++met)
+          if (const auto then = behind(count, met))
+            ways.push_back(sequence({items[met], loops ? here[*then] : next[*then]}));
+        NodeId node = choice(ways);
+        if (loops) node = sequence({grammar_.repeat(items[0], 0, kUnbounded), node});
+        here[count] = as_rule(node);
+      }
+      next = std::move(here);
+      if (auto ok = check_memory(); !ok) return pass(ok);
+    }
+    const NodeId full = enclosed("[", next[0], "]");
+    return may_end(0, 0) ? choice({grammar_.text("[]"), full}) : full;
   }
 
   NodeId as_rule(NodeId body) {

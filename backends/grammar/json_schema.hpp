@@ -1,7 +1,13 @@
 // JSON Schema 2020-12 to a grammar. Every word of the grammar validates. Each valid instance is a word if it
 // is written as JSON.stringify writes it, with keys in the order in which the schema declares them and others
-// behind those; exceptions are numbers of more than 21 digits before the point or 24 behind it, and rare
-// forms of a format.
+// behind those; exceptions are numbers of more than 21 digits before the point or 24 behind it (15 together
+// for multipleOf, beyond which doubles round), and rare forms of a format. A multiple is one in decimals: 0.3
+// is a multiple of 0.1, though the quotient of the doubles is no integer.
+//
+// unevaluatedProperties and unevaluatedItems follow every keyword that evaluates: $ref, allOf, anyOf, oneOf,
+// if and dependentSchemas split the values by what they evaluate. Beside "contains", unevaluatedItems has to
+// be false. uniqueItems takes items of few literal values. A $dynamicRef is a $ref while one
+// $dynamicAnchor has its name.
 //
 // It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
 // exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,

@@ -268,37 +268,65 @@ Result<Dfa> integers(Bound bound) {
   return of_pattern("(0|-?[1-9]\\d{0,20})(\\.0{1,24})?", bound);
 }
 
-Result<Dfa> exact_integers(Bound bound) {
-  return of_pattern("(0|-?[1-9]\\d{0,14})(\\.0{1,24})?", bound);
+Result<Dfa> exact_decimals(std::size_t fraction, Bound bound) {
+  if (fraction == 0) return of_pattern("(0|-?[1-9]\\d{0,14})(\\.0{1,24})?", bound);
+  const std::string size = "-?\\d{1," + std::to_string(kExactDigits - fraction) + "}(\\.\\d{0," +
+                           std::to_string(fraction) + "}0*)?";
+  return within(of_pattern(size, bound), all_decimals(bound), bound);
 }
 
-Result<Dfa> multiples(std::uint64_t of, Bound bound) {
-  if (of > bound.states)
-    return fail(ErrorCode::unsupported_value, "The number " + std::to_string(of) +
-                                                  " is too large for multipleOf: at most " +
-                                                  std::to_string(bound.states) + " is served.");
-  // A state for each remainder of the digits read.
+// States of the automaton of a multiple: more take more work than one constraint may cost.
+constexpr std::size_t kMostRemainders = 10'000;
+
+Result<Dfa> multiples(const Decimal& of, Bound bound) {
+  const std::size_t behind = of.fraction.size();  // digits behind the point
+  const std::string digits = of.whole + of.fraction;
+  const std::size_t first_digit = std::min(digits.find_first_not_of('0'), digits.size() - 1);
+  const std::uint64_t steps = digits.size() - first_digit > 18 ? ~std::uint64_t{0} : std::stoull(digits);
+  if (behind >= kExactDigits || steps > kMostRemainders / (behind + 2))
+    return fail(ErrorCode::unsupported_value,
+                "The number " + of.whole + (behind > 0 ? "." : "") + of.fraction +
+                    " has too many digits for multipleOf: " + std::to_string(kMostRemainders / (behind + 2)) +
+                    " steps of its last digit and " + std::to_string(kExactDigits - 1) +
+                    " digits behind the point are served.");
+  // x is a multiple if x * 10^behind is one of `steps`. A state for each remainder of the digits read, before
+  // the point and behind each number of digits behind it.
   Nfa nfa;
-  const auto start = nfa.add(), accept = nfa.add(), point = nfa.add(), zeros = nfa.add();
+  const auto start = nfa.add(), accept = nfa.add(), zeros = nfa.add(), minus = nfa.add();
   const auto first = static_cast<Nfa::State>(nfa.states());
-  for (std::uint64_t r = 0; r < of; ++r) nfa.add();
-  const auto digits = [&](Nfa::State from, std::uint64_t remainder, unsigned least) {
-    for (unsigned d = least; d <= 9; ++d) {
+  for (std::uint64_t i = 0; i < steps * (behind + 2); ++i) nfa.add();
+  const auto before_point = [&](std::uint64_t remainder) {
+    return first + static_cast<Nfa::State>(remainder);
+  };
+  const auto behind_point = [&](std::size_t n, std::uint64_t remainder) {
+    return first + static_cast<Nfa::State>((n + 1) * steps + remainder);
+  };
+  const auto on_digits = [&](Nfa::State from, std::uint64_t remainder, auto&& to) {
+    for (unsigned d = 0; d <= 9; ++d) {
       const auto byte = static_cast<std::uint8_t>('0' + d);
-      nfa.edge(from, {byte, byte}, first + static_cast<Nfa::State>((remainder * 10 + d) % of));
+      nfa.edge(from, {byte, byte}, to((remainder * 10 + d) % steps));
     }
   };
-  for (std::uint64_t r = 0; r < of; ++r) digits(first + static_cast<Nfa::State>(r), r, 0);
-  digits(start, 0, 0);  // exact_integers() drops numbers with needless zeros
-  const auto minus = nfa.add();
+  std::uint64_t power = 1 % steps;  // of ten, for the digits behind the point that are not there
+  for (std::size_t n = behind + 1; n-- > 0; power = power * 10 % steps)
+    for (std::uint64_t r = 0; r < steps; ++r) {
+      const bool is_multiple = r * power % steps == 0;
+      if (n > 0 && is_multiple) nfa.jump(behind_point(n, r), accept);
+      if (n == 0 && is_multiple) nfa.jump(before_point(r), accept);
+      if (n < behind)
+        on_digits(behind_point(n, r), r, [&](std::uint64_t next) { return behind_point(n + 1, next); });
+    }
+  for (std::uint64_t r = 0; r < steps; ++r) {
+    on_digits(before_point(r), r, before_point);
+    nfa.edge(before_point(r), {'.', '.'}, behind_point(0, r));
+  }
+  on_digits(start, 0, before_point);  // exact_decimals() drops numbers with needless zeros
   nfa.edge(start, {'-', '-'}, minus);
-  digits(minus, 0, 0);
-  nfa.jump(first, accept);
-  nfa.edge(first, {'.', '.'}, point);
-  nfa.edge(point, {'0', '0'}, zeros);
+  on_digits(minus, 0, before_point);
+  nfa.edge(behind_point(behind, 0), {'0', '0'}, zeros);
   nfa.edge(zeros, {'0', '0'}, zeros);
   nfa.jump(zeros, accept);
-  return within(determinize(nfa, start, accept, bound), exact_integers(bound), bound);
+  return within(determinize(nfa, start, accept, bound), exact_decimals(behind, bound), bound);
 }
 
 Result<Dfa> broken_decimals(Bound bound) {

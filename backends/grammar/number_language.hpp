@@ -3,6 +3,7 @@
 // (JSON.stringify writes no more), and no negative zero. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -42,10 +43,14 @@ Result<Dfa> decimals_below(const Decimal& most, Bound bound);
 Result<Dfa> decimals_equal(std::span<const Decimal> values, Bound bound);  // to one of them
 // Integers, also spelled with zeros behind the point.
 Result<Dfa> integers(Bound bound);
-// Integers of at most 15 digits, which doubles tell apart. Multiples have no more digits either: a number that
-// is rounded may have another remainder.
-Result<Dfa> exact_integers(Bound bound);
-Result<Dfa> multiples(std::uint64_t of, Bound bound);
+// Digits of decimals that doubles tell apart (DBL_DIG).
+inline constexpr std::size_t kExactDigits = 15;
+// Numbers of so many digits, at most `fraction` of them behind the point; zeros at the end do not count.
+// Precondition: fraction < kExactDigits.
+Result<Dfa> exact_decimals(std::size_t fraction, Bound bound);
+// The multiples among exact_decimals(of.fraction.size()): a number that is rounded may have another
+// remainder. unsupported_value if `of` has too many digits. Precondition: of > 0.
+Result<Dfa> multiples(const Decimal& of, Bound bound);
 // Numbers that are no integers, when read as doubles, too: some of them.
 Result<Dfa> broken_decimals(Bound bound);
 // Not closed, for the end: one spelling for each value, that of JSON.stringify.

@@ -32,21 +32,26 @@ Result<ValueSet> SchemaTerms::arrays(const Keywords& has) {
   if (has[Keyword::unique_items]) {
     const Place at = has.at(Keyword::unique_items);
     if (!at.value.is_boolean()) return malformed(at, "\"uniqueItems\" is a boolean.");
-    if (at.value.as_bool() && part.most > 1)
-      return unsupported(at, "\"uniqueItems\" is served for arrays of at most one item.");
+    part.unique = at.value.as_bool();
   }
   const auto contained = counts(has, Keyword::min_contains, Keyword::max_contains);
   if (!contained) return pass(contained);
   if (has[Keyword::contains]) {
     auto some = condition(has.at(Keyword::contains));
     if (!some) return pass(some);
-    const std::uint32_t least = has[Keyword::min_contains] ? contained->least : 1;
-    if (contained->most != kUnbounded || least > 1)
-      return unsupported(
-          has.at(contained->most != kUnbounded ? Keyword::max_contains : Keyword::min_contains),
-          "How many items \"contains\" is met by is not served, but for one at least.");
-    if (least == 1 && some->empty()) part.least = std::max(part.least, 1u);
-    if (least == 1 && !some->empty()) part.contains.push_back(*std::move(some));
+    Contained count{.condition = *std::move(some), .denial = {}, .most = contained->most};
+    if (has[Keyword::min_contains]) count.least = contained->least;
+    if (count.least > count.most) return ValueSet();
+    if (count.condition.empty()) {
+      part.most = std::min(part.most, count.most);
+    } else if (count.most != kUnbounded) {
+      auto denial = condition(has.at(Keyword::contains), true);
+      if (!denial) return pass(denial);
+      count.denial = *std::move(denial);
+    }
+    part.least = std::max(part.least, count.least);
+    const bool is_counted = count.least > 0 || count.most != kUnbounded;
+    if (is_counted && !count.condition.empty()) part.contains.push_back(std::move(count));
   }
   // intersect shortens arrays before the first item that has no value.
   auto same = intersect(part, ArrayPart(), work());
@@ -83,7 +88,7 @@ Result<ValueSet> SchemaTerms::denied_arrays(const Keywords& has) {
         return undeniable(has.at(Keyword::items), Keyword::items);
       const std::uint32_t least = has[Keyword::prefix_items] ? has[Keyword::prefix_items].size() + 1 : 1;
       ArrayPart part{.prefix = {}, .rest = {}, .least = least, .contains = {}};
-      if (!other->empty()) part.contains.push_back(*std::move(other));
+      if (!other->empty()) part.contains.push_back({.condition = *std::move(other), .denial = {}});
       set.add(only(std::move(part)));
     }
   }
@@ -97,7 +102,8 @@ Result<ValueSet> SchemaTerms::denied_arrays(const Keywords& has) {
     if (!none) return located(Result<ValueSet>(pass(none)), has.at(Keyword::contains));
     set.add(only(*std::move(none)));
   }
-  if (has[Keyword::unique_items]) return undeniable(has.at(Keyword::unique_items), Keyword::unique_items);
+  if (has[Keyword::unique_items] && !has[Keyword::unique_items].is(JsonKind::no))
+    return undeniable(has.at(Keyword::unique_items), Keyword::unique_items);
   return set;
 }
 

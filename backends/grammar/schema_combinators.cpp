@@ -44,10 +44,11 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
     if (!at.value.is_array()) return malformed(at, "\"enum\" is an array.");
     if (auto ok = narrow(literals(at, Keyword::enumeration), Keyword::enumeration); !ok) return pass(ok);
   }
-  if (has[Keyword::ref]) {
-    const auto target = document_.resolve(has.at(Keyword::ref));
+  for (const auto which : {Keyword::ref, Keyword::dynamic_ref}) {
+    if (!has[which]) continue;
+    const auto target = resolve(has, which);
     if (!target) return pass(target);
-    if (auto ok = narrow_by(condition(*target), Keyword::ref); !ok) return pass(ok);
+    if (auto ok = narrow_by(condition(*target), which); !ok) return pass(ok);
   }
   if (has[Keyword::all_of]) {
     const auto all = conditions(has.at(Keyword::all_of), false);
@@ -81,8 +82,10 @@ Result<ValueSet> SchemaTerms::affirmed(const Place& schema, const Keywords& has)
     if (has[which])
       if (auto ok = narrow(dependent_schemas(has, which), which); !ok) return pass(ok);
   for (const auto which : {Keyword::unevaluated_items, Keyword::unevaluated_properties})
-    if (has[which])
-      return unsupported(has.at(which), "The keyword \"" + std::string(name_of(which)) + "\" is not served.");
+    if (has[which]) {
+      set = without_unevaluated(*std::move(set), schema, has, which);
+      if (!set) return set;
+    }
   return set;
 }
 
@@ -122,8 +125,9 @@ Result<ValueSet> SchemaTerms::denied(const Place& schema, const Keywords& has) {
   for (auto part : {&SchemaTerms::denied_numbers, &SchemaTerms::denied_strings, &SchemaTerms::denied_arrays,
                     &SchemaTerms::denied_objects})
     if (auto ok = add((this->*part)(has)); !ok) return pass(ok);
-  if (has[Keyword::ref]) {
-    const auto target = document_.resolve(has.at(Keyword::ref));
+  for (const auto which : {Keyword::ref, Keyword::dynamic_ref}) {
+    if (!has[which]) continue;
+    const auto target = resolve(has, which);
     if (!target) return pass(target);
     const auto all = condition(*target, true);
     if (!all) return pass(all);
@@ -175,14 +179,14 @@ Result<ValueSet> SchemaTerms::denied(const Place& schema, const Keywords& has) {
 }
 
 // Alternatives that overlap are told apart by denying the others; most are disjoint, and need no denial.
-Result<ValueSet> SchemaTerms::one_of(const Keywords& has) {
+Result<std::vector<std::vector<Conjunction>>> SchemaTerms::overlapping_denials(const Keywords& has) {
   const Place at = has.at(Keyword::one_of);
   const auto each = conditions(at, false);
   if (!each) return pass(each);
   const auto denials = conditions(at, true);
   if (!denials) return pass(denials);
   const std::size_t n = each->size();
-  std::vector<std::vector<std::size_t>> overlaps(n);
+  std::vector<std::vector<Conjunction>> out(n);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < i; ++j) {
       if (!fuel_->spend(40)) return out_of_fuel(at);
@@ -195,15 +199,24 @@ Result<ValueSet> SchemaTerms::one_of(const Keywords& has) {
       const auto disjoint = has_no_value(*common, kEmptinessDepth, at);
       if (!disjoint) return pass(disjoint);
       if (*disjoint) continue;
-      overlaps[i].push_back(j);
-      overlaps[j].push_back(i);
+      out[i].push_back((*denials)[j]);
+      out[j].push_back((*denials)[i]);
     }
+  return out;
+}
+
+Result<ValueSet> SchemaTerms::one_of(const Keywords& has) {
+  const Place at = has.at(Keyword::one_of);
+  const auto each = conditions(at, false);
+  if (!each) return pass(each);
+  const auto denials = overlapping_denials(has);
+  if (!denials) return pass(denials);
   ValueSet out;
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < each->size(); ++i) {
     auto set = set_of((*each)[i]);
     if (!set) return set;
-    for (const std::size_t j : overlaps[i]) {
-      const auto others = values((*denials)[j]);
+    for (const auto& denial : (*denials)[i]) {
+      const auto others = values(denial);
       if (!others) return pass(others);
       set = intersection(*set, **others, at);
       if (!set) return set;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, static_cast<std::size_t>(Keyword::count)> kNames = {
     "$ref",
+    "$dynamicRef",
     "type",
     "const",
     "enum",
@@ -54,29 +55,15 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Keyword::count)>
     "dependencies"};
 
 // Keywords that say nothing of a value: annotations, and what only references look for.
-constexpr std::string_view kSilent[] = {"$anchor",
-                                        "$comment",
-                                        "$defs",
-                                        "$dynamicAnchor",
-                                        "$id",
-                                        "$schema",
-                                        "contentEncoding",
-                                        "contentMediaType",
-                                        "contentSchema",
-                                        "default",
-                                        "definitions",
-                                        "deprecated",
-                                        "description",
-                                        "examples",
-                                        "id",
-                                        "readOnly",
-                                        "title",
-                                        "writeOnly"};
+constexpr std::string_view kSilent[] = {
+    "$anchor",         "$comment",         "$defs",         "$dynamicAnchor", "$id",         "$schema",
+    "contentEncoding", "contentMediaType", "contentSchema", "default",        "definitions", "deprecated",
+    "description",     "discriminator",    "example",       "examples",       "id",          "readOnly",
+    "title",           "writeOnly"};
 
 // Keywords that restrict values or lead to schemas, and are not served: no annotations whatever unknown ones
 // are.
-constexpr std::string_view kAsserting[] = {"$dynamicRef", "$recursiveRef", "disallow", "divisibleBy",
-                                           "extends"};
+constexpr std::string_view kAsserting[] = {"$recursiveRef", "disallow", "divisibleBy", "extends"};
 
 std::string without_fragment(std::string_view uri) {
   return std::string(uri.substr(0, uri.find('#')));
@@ -175,6 +162,19 @@ bool Keywords::has_any() const noexcept {
   return std::ranges::any_of(values_, [](JsonView value) { return static_cast<bool>(value); });
 }
 
+Keywords Keywords::only(std::initializer_list<Keyword> these) const {
+  Keywords out;
+  out.pointer_ = pointer_;
+  for (const Keyword which : these) out.values_[static_cast<std::size_t>(which)] = (*this)[which];
+  return out;
+}
+
+Keywords Keywords::without(std::initializer_list<Keyword> these) const {
+  Keywords out = *this;
+  for (const Keyword which : these) out.values_[static_cast<std::size_t>(which)] = {};
+  return out;
+}
+
 namespace {
 
 // Keywords whose values are data, in which $id and $anchor mean nothing.
@@ -207,6 +207,8 @@ Result<void> SchemaDocument::index(const Place& at, Role role, std::size_t resou
     for (const std::string_view name : {"$anchor", "$dynamicAnchor"})
       if (const JsonView anchor = at.value.find(name); anchor.is_string() && fuel_->spend(64))
         anchors_.emplace(std::pair(resource, anchor.text()), at);
+    if (const JsonView anchor = at.value.find("$dynamicAnchor"); anchor.is_string() && fuel_->spend(64))
+      ++dynamic_anchors_[anchor.text()];
   }
   std::uint32_t i = 0;
   for (const auto [key, value] : at.value.members()) {
@@ -293,11 +295,28 @@ Result<Place> SchemaDocument::follow(Place from, std::string_view pointer, const
     from = *std::move(next);
   }
   // Resources within data are not indexed, so references within them could start from a wrong one.
-  if (is_data && from.value && from.value.bytes().find("$ref") != std::string_view::npos)
+  const auto has = [&](std::string_view key) {
+    return from.value.bytes().find(key) != std::string_view::npos;
+  };
+  if (is_data && from.value && (has("$ref") || has("$dynamic")))
     return unsupported(reference,
                        "A reference to data (const, enum, default, examples) that holds references "
                        "is not served.");
   return from;
+}
+
+Result<Place> SchemaDocument::resolve_dynamic(const Place& place) {
+  auto target = resolve(place);
+  if (!target) return target;
+  const std::string_view reference = place.value.text();
+  const std::size_t hash = reference.find('#');
+  if (hash == std::string_view::npos) return target;
+  const auto name = percent_decoded(reference.substr(hash + 1));
+  const auto anchor = name ? dynamic_anchors_.find(*name) : dynamic_anchors_.end();
+  if (anchor != dynamic_anchors_.end() && anchor->second > 1)
+    return unsupported(place, "A $dynamicRef is served where one $dynamicAnchor has its name; " +
+                                  std::to_string(anchor->second) + " have \"" + *name + "\".");
+  return target;
 }
 
 Result<Place> SchemaDocument::resolve(const Place& place) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -60,6 +61,7 @@ struct Place {
 // The keywords that mean something to a grammar.
 enum class Keyword : std::uint8_t {
   ref,
+  dynamic_ref,
   type,
   constant,
   enumeration,
@@ -115,6 +117,9 @@ class Keywords {
   JsonView operator[](Keyword which) const noexcept { return values_[static_cast<std::size_t>(which)]; }
   Place at(Keyword which) const { return {(*this)[which], pointer_.child(name_of(which))}; }
   bool has_any() const noexcept;
+  // The same schema with these keywords alone, or without these.
+  Keywords only(std::initializer_list<Keyword> these) const;
+  Keywords without(std::initializer_list<Keyword> these) const;
 
  private:
   std::array<JsonView, static_cast<std::size_t>(Keyword::count)> values_{};
@@ -130,6 +135,9 @@ class SchemaDocument {
   // document. It is relative to the resource that the reference stands in. Fails with invalid_value and the
   // place's pointer if it names nothing, with unsupported_feature if it names another document.
   Result<Place> resolve(const Place& place);
+  // The schema that a $dynamicRef at `place` names, as for a $ref. Which schema it means depends on the way
+  // to it only where the document has several $dynamicAnchor of its name; unsupported_feature then.
+  Result<Place> resolve_dynamic(const Place& place);
   // The number of the innermost resource around a schema: equal schemas of one resource mean the same.
   Result<std::size_t> resource_of(const Place& schema);
 
@@ -156,6 +164,7 @@ class SchemaDocument {
   std::vector<Resource> resources_;  // in document order; empty until the document is indexed
   std::map<std::string, std::size_t, std::less<>> resources_by_uri_;
   std::map<std::pair<std::size_t, std::string_view>, Place> anchors_;  // by resource and name
+  std::map<std::string_view, std::size_t> dynamic_anchors_;            // how many have a name
   // Members of large objects and arrays, so that references to each of n definitions cost n, not n squared.
   struct Member {
     std::string_view key;

@@ -162,11 +162,7 @@ Result<Dfa> in_range(Keyword which, const Place& at, Bound bound) {
       break;
   }
   if (value.negative || value.is_zero()) return malformed(at, "\"multipleOf\" is greater than 0.");
-  if (!value.is_integer())
-    return unsupported(
-        at, "\"multipleOf\" is served for integers, not for " + value.whole + "." + value.fraction + ".");
-  // More digits are beyond the bound in any case.
-  return multiples(value.whole.size() > 18 ? ~std::uint64_t{0} : std::stoull(value.whole), bound);
+  return multiples(value, bound);
 }
 
 Result<Dfa> texts_matching(std::string_view pattern, std::uint32_t depth, Bound bound) {

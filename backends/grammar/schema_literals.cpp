@@ -25,7 +25,6 @@ Result<void> for_each_literal(const Place& at, Keyword which, Each each) {
 
 // Doubles tell numbers of so many digits apart.
 bool is_exact(const Decimal& number) {
-  constexpr std::size_t kExactDigits = 15;
   return number.whole.size() + number.fraction.size() <= kExactDigits;
 }
 

@@ -14,6 +14,8 @@ namespace {
 constexpr Keyword kNumberKeywords[] = {Keyword::minimum, Keyword::maximum, Keyword::exclusive_minimum,
                                        Keyword::exclusive_maximum, Keyword::multiple_of};
 
+constexpr std::size_t kMoreDigits = 4;  // of numbers that are no multiples because they have more digits
+
 }  // namespace
 
 Result<ValueSet> SchemaTerms::numbers(const Keywords& has, bool only_integers) {
@@ -30,7 +32,7 @@ Result<ValueSet> SchemaTerms::numbers(const Keywords& has, bool only_integers) {
       meant = Keyword::exclusive_maximum;
     auto language = shared(in_range(meant, has.at(which), bound()), has.at(which));
     if (!language) return pass(language);
-    const bool integer = which == Keyword::multiple_of;
+    const bool integer = which == Keyword::multiple_of && Decimal::of(has[which]).is_integer();
     auto both = intersection(
         set, only(NumberPart{.language = *std::move(language), .integer = integer, .exact = false}),
         has.at(which));
@@ -59,13 +61,20 @@ Result<ValueSet> SchemaTerms::denied_numbers(const Keywords& has) {
     }
     const auto language = in_range(which, at, bound());
     if (!language) return located(Result<ValueSet>(pass(language)), at);
-    const auto whole = exact_integers(bound());
-    if (!whole) return located(Result<ValueSet>(pass(whole)), at);
-    auto others = shared(subtract(*whole, *language, bound()), at);
+    const std::size_t fraction = Decimal::of(at.value).fraction.size();
+    // With more digits behind the point fewer stand before it.
+    auto all = exact_decimals(fraction, bound());
+    if (const std::size_t more = fraction + kMoreDigits; all && fraction > 0 && more < kExactDigits) {
+      const auto longer = exact_decimals(more, bound());
+      all = longer ? unite(*all, *longer, bound()) : longer;
+    }
+    if (!all) return located(Result<ValueSet>(pass(all)), at);
+    auto others = shared(subtract(*all, *language, bound()), at);
     if (!others) return pass(others);
+    set.add(only(NumberPart{.language = *std::move(others), .integer = fraction == 0, .exact = false}));
+    if (fraction > 0) continue;
     auto broken = shared(broken_decimals(bound()), at);
     if (!broken) return pass(broken);
-    set.add(only(NumberPart{.language = *std::move(others), .integer = true, .exact = false}));
     set.add(only(NumberPart{.language = *std::move(broken), .exact = false}));
   }
   return set;

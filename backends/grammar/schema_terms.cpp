@@ -111,6 +111,11 @@ Result<ValueSet> SchemaTerms::work_out(const Place& place, bool literal, bool is
   return is_denied ? denied(place, *has) : affirmed(place, *has);
 }
 
+Result<Place> SchemaTerms::resolve(const Keywords& has, Keyword reference) {
+  const Place at = has.at(reference);
+  return reference == Keyword::dynamic_ref ? document_.resolve_dynamic(at) : document_.resolve(at);
+}
+
 Result<std::vector<Conjunction>> SchemaTerms::conditions(const Place& array, bool denied) {
   if (!array.value.is_array()) return malformed(array, "The value of this keyword is an array of schemas.");
   std::vector<Conjunction> out;

@@ -14,6 +14,7 @@
 #include "backends/grammar/automata.hpp"
 #include "backends/grammar/fuel.hpp"
 #include "backends/grammar/schema_document.hpp"
+#include "backends/grammar/schema_evaluated.hpp"
 #include "backends/grammar/value_set.hpp"
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
@@ -46,6 +47,7 @@ class SchemaTerms {
 
   Result<Term> intern(const Place& place, bool literal, bool denied);
   Result<const ValueSet*> values(Term term);
+  Result<Place> resolve(const Keywords& has, Keyword reference);
   Result<ValueSet> work_out(const Place& place, bool literal, bool denied);
 
   // Schemas that are objects.
@@ -64,10 +66,25 @@ class SchemaTerms {
   // Keys that are neither in `properties` nor match in `patternProperties`.
   Result<Dfa> additional_keys(const Keywords& has);
   Result<ValueSet> one_of(const Keywords& has);
+  // The denials of those alternatives of oneOf that overlap with each.
+  Result<std::vector<std::vector<Conjunction>>> overlapping_denials(const Keywords& has);
   Result<ValueSet> conditional(const Keywords& has, bool denied);
   // `dependencies` holds lists of names and schemas; each function skips the members that are the other's.
   Result<ValueSet> dependent_required(const Keywords& has, Keyword which, bool denied);
   Result<ValueSet> dependent_schemas(const Keywords& has, Keyword which);
+
+  // unevaluatedProperties or unevaluatedItems, which `which` names. Sets by what is evaluated hold only
+  // objects or only arrays. The values of `set`, of all other keywords of the schema, whose unevaluated parts
+  // satisfy the keyword.
+  Result<ValueSet> without_unevaluated(ValueSet set, const Place& schema, const Keywords& has, Keyword which);
+  Result<ByEvaluated> by_evaluated(const Place& schema, Keyword which);
+  Result<ByEvaluated> by_evaluated(const Place& schema, const Keywords& has, Keyword which);
+  Result<Evaluated> own_evaluated(const Keywords& has, Keyword which);
+  Result<ByEvaluated> any_by_evaluated(const Keywords& has, Keyword which);
+  Result<ByEvaluated> one_by_evaluated(const Keywords& has, Keyword which);
+  Result<ByEvaluated> conditional_by_evaluated(const Keywords& has, Keyword which);
+  Result<ByEvaluated> both_evaluated(const ByEvaluated& a, const ByEvaluated& b, const Place& at);
+  Result<ValueSet> limited_to(const Evaluated& evaluated, const Conjunction& rest, const Place& at);
 
   // The values of `const`, or of the members of `enum`; and all others.
   Result<ValueSet> literals(const Place& at, Keyword which);

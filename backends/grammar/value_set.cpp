@@ -167,9 +167,10 @@ Result<ArrayPart> intersect(const ArrayPart& a, const ArrayPart& b, Work work) {
   for (std::uint32_t i = 0; i < out.prefix.size(); ++i)
     if (is_nothing(out.prefix[i])) out.most = std::min(out.most, i);
   if (is_nothing(out.rest)) out.most = std::min(out.most, static_cast<std::uint32_t>(out.prefix.size()));
+  out.unique = a.unique || b.unique;
   out.contains = a.contains;
-  for (const auto& condition : b.contains)
-    if (std::ranges::find(out.contains, condition) == out.contains.end()) out.contains.push_back(condition);
+  for (const auto& count : b.contains)
+    if (std::ranges::find(out.contains, count) == out.contains.end()) out.contains.push_back(count);
   return out;
 }
 

@@ -43,11 +43,20 @@ struct StringPart {
   bool exact = true;  // `language` has every string that is meant (not so for some formats)
 };
 
+// How many items meet a condition.
+struct Contained {
+  Conjunction condition;
+  Conjunction denial;  // met by all other items; read only if `most` is bounded
+  std::uint32_t least = 1, most = kUnbounded;
+  bool operator==(const Contained&) const = default;
+};
+
 struct ArrayPart {
   std::vector<Conjunction> prefix;  // of the first items
   Conjunction rest;                 // of each other item
   std::uint32_t least = 0, most = kUnbounded;
-  std::vector<Conjunction> contains;  // each is met by an item
+  std::vector<Contained> contains;
+  bool unique = false;  // no item equals another
 };
 
 struct Property {

@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "backends/grammar/regex.hpp"
 #include "config/utf8.hpp"
 
 namespace flyball::grammar {
@@ -168,6 +169,18 @@ TEST(CodePoints, SpellExactlyTheMembersOfASet) {
 TEST(CodePoints, SpellStringsAsJsonStringifyDoes) {
   EXPECT_EQ(spell("a\"\\\b\f\n\r\t\x01\x1f\x7f/é", Spelling::json_string),
             "a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f/é");
+}
+
+TEST(Automata, ListsTheWordsOfASmallLanguage) {
+  Fuel fuel(100'000);
+  const Bound bound{&fuel};
+  const auto words = [&](std::vector<std::string> texts, std::size_t most) {
+    return words_of(*from_texts(std::move(texts), bound), most, bound);
+  };
+  EXPECT_EQ(*words({"abc", "b", "ab"}, 3), (std::vector<std::string>{"b", "ab", "abc"}));
+  EXPECT_EQ(*words({"abc", "b", "ab"}, 2), std::nullopt);
+  EXPECT_EQ(*words({}, 2), std::vector<std::string>());
+  EXPECT_EQ(*words_of(*from_regex("a*b", {}, bound), 9, bound), std::nullopt);
 }
 
 }  // namespace

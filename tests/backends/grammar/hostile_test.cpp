@@ -263,6 +263,44 @@ std::vector<Hostile> hostile() {
       {"ThreeThousandDots", R"({"pattern":")" + repeated(".", 3'000) + "\"}"},
       {"NestedSchemasOfOneLargeText",
        nested(R"({"items":)", R"({"const":")" + repeated("x", 900'000) + "\"}", "}", 60)},
+      {"UnevaluatedBesideThirtyOverlappingAlternatives",
+       R"({"type":"object","unevaluatedProperties":false,"anyOf":[)" +
+           listed(30, [](std::size_t i) { return R"({"properties":{)" + property(i, "true") + "}}"; }) +
+           "]}"},
+      {"UnevaluatedBesideTwentyAnyOfs",
+       R"({"unevaluatedProperties":false,"allOf":[)" +
+           listed(20, [](std::size_t i) { return any_of_objects(2, "k" + number(i)); }) + "]}"},
+      {"UnevaluatedOverAllOfDoubled",
+       R"({"unevaluatedProperties":false,)" + chain(60, both, integer).substr(1)},
+      {"UnevaluatedOverAllOfDoubledLess",
+       R"({"unevaluatedProperties":false,)" + chain(28, both, R"({"properties":{"a":{}}})").substr(1)},
+      {"UnevaluatedOverAnIfInACircle",
+       R"({"$defs":{"a":{"if":{"$ref":"#/$defs/a"}}},"$ref":"#/$defs/a","unevaluatedProperties":false})"},
+      {"ContainsCountedAlongManyItems",
+       R"({"type":"array","contains":{"const":1},"minContains":9,"maxItems":900})"},
+      {"ContainsOfManyKinds",
+       R"({"type":"array","allOf":[)" +
+           listed(40, [](std::size_t i) { return R"({"contains":{"const":)" + number(i) + "}}"; }) + "]}"},
+      {"ContainsCountedByTheMillion",
+       R"({"type":"array","contains":{"const":1},"minContains":1000000,"maxContains":4000000000})"},
+      {"ContainsBesideThreeThousandTerms",
+       R"({"$defs":{"big":{"type":"array","allOf":[)" +
+           listed(3'000, [](std::size_t) { return std::string(R"({"items":{"title":"0"}})"); }) +
+           R"(]}},"properties":{"a":{"$ref":"#/$defs/big","contains":{"const":0},"maxItems":300},)" +
+           R"("b":{"$ref":"#/$defs/big","contains":{"const":0},"maxItems":300}}})"},
+      {"ManyArraysOfUniqueItems",
+       R"({"properties":{)" +
+           listed(100,
+                  [](std::size_t i) {
+                    return property(i,
+                                    R"({"type":"array","uniqueItems":true,"items":{"enum":[1,2,3,4,5,6,7,)" +
+                                        number(i + 8) + "]}}");
+                  }) +
+           "}}"},
+      {"AFractionOfManySteps", R"({"multipleOf":0.9999})"},
+      {"ManyFractions",
+       R"({"properties":{)" +
+           listed(2'000, [](std::size_t i) { return property(i, R"({"multipleOf":0.01})"); }) + "}}"},
       {"NestedToTheReadersDepth", nested(R"({"items":)", "{}", "}", 62)},
   };
 }
@@ -337,6 +375,18 @@ const std::map<std::string, std::string>& outcomes() {
       {"CountedObjectInManyAlternatives", "out of fuel"},
       {"FiftyThousandDots", "out of fuel"},
       {"ThreeThousandDots", "out of fuel"},
+      {"UnevaluatedBesideThirtyOverlappingAlternatives", "unsupported_value"},
+      {"UnevaluatedBesideTwentyAnyOfs", "unsupported_value"},
+      {"UnevaluatedOverAllOfDoubled", "unsupported_value"},
+      {"UnevaluatedOverAllOfDoubledLess", "out of fuel"},
+      {"UnevaluatedOverAnIfInACircle", "unsupported_value"},
+      {"ContainsCountedAlongManyItems", "unsupported_value"},
+      {"ContainsBesideThreeThousandTerms", "grammar"},
+      {"ManyArraysOfUniqueItems", "out of fuel"},
+      {"AFractionOfManySteps", "unsupported_value"},
+      {"ManyFractions", "grammar"},
+      {"ContainsOfManyKinds", "unsupported_value"},
+      {"ContainsCountedByTheMillion", "unsupported_value"},
       {"OneOfDoubledOverObjects", "invalid_value"},
       {"ReferenceToItself", "invalid_value"},
       {"ReferencesInACircle", "invalid_value"},

@@ -132,6 +132,30 @@ TEST(JsonSchema, NumbersStayWithinDoubles) {
   EXPECT_TRUE(accepts(*above, "0.30000000000000004"));
 }
 
+TEST(JsonSchema, MultiplesOfFractionsAreExactInDecimals) {
+  // Thousandths of a number, so that remainders are those of integers.
+  for (const int step : {1, 5, 10, 25, 70, 100, 250, 300, 500, 1'250, 2'500}) {
+    const std::string schema = R"({"type":"number","multipleOf":)" + Json(step / 1000.0).dump() + "}";
+    const auto grammar = compile(schema);
+    const auto denied = compile(R"({"type":"number","not":)" + schema + "}");
+    ASSERT_TRUE(grammar && denied) << schema;
+    for (int i = -3'000; i <= 3'000; ++i) {
+      const std::string text = Json(i / 1000.0).dump();
+      EXPECT_EQ(accepts(*grammar, text), i % step == 0) << schema << text;
+      EXPECT_FALSE(accepts(*denied, text) && i % step == 0) << schema << text;
+      if (step % 10 != 0) {
+        EXPECT_EQ(accepts(*denied, text), i % step != 0) << schema << text;
+      }
+    }
+  }
+  const auto cents = compile(R"({"type":"number","multipleOf":0.01})");
+  ASSERT_TRUE(cents);
+  for (const char* text : {"1.50", "1.5000", "9999999999999.99", "-0.07", "0", "0.00", "12"})
+    EXPECT_TRUE(accepts(*cents, text)) << text;
+  for (const char* text : {"0.001", "-0.00", "-0", "01.5", "1.", "10000000000000.01", "1e2", "0.070000001"})
+    EXPECT_FALSE(accepts(*cents, text)) << text;
+}
+
 TEST(JsonSchema, AnyJsonObjectIsAnObject) {
   const Limits limits;
   Fuel fuel(limits.steps);
@@ -153,13 +177,18 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
   constexpr auto unsupported = ErrorCode::unsupported_feature, invalid = ErrorCode::invalid_value;
   const Refusal cases[] = {
       {R"({"properties":{"a":{"nullable":true}}})", unsupported, "/properties/a/nullable"},
-      {R"({"items":{"$dynamicRef":"#x"}})", unsupported, "/items/$dynamicRef"},
-      {R"({"discriminator":{}})", unsupported, "/discriminator"},
+      {R"({"items":{"$dynamicRef":"#x"}})", invalid, "/items/$dynamicRef"},
+      {R"({"$dynamicAnchor":"x","items":{"$dynamicRef":"#x"},"$defs":{"a":{"$id":"a","$dynamicAnchor":"x"}}})",
+       unsupported, "/items/$dynamicRef"},
+      {R"({"$dynamicRef":""})", invalid, ""},
+      {R"({"default":{"$dynamicAnchor":"x"},"$ref":"#/default"})", unsupported, "/$ref"},
       {R"({"properties":{"a/b~":{"foo":1}}})", unsupported, "/properties/a~1b~0/foo"},
       {R"x({"pattern":"(?=a)"})x", unsupported, "/pattern"},
       {R"x({"pattern":"("})x", invalid, "/pattern"},
       {R"x({"patternProperties":{"(a)\\1":{}}})x", unsupported, "/patternProperties/(a)\\1"},
-      {R"({"type":"array","multipleOf":0.01})", unsupported, "/multipleOf"},
+      {R"({"type":"array","multipleOf":1e-15})", ErrorCode::unsupported_value, "/multipleOf"},
+      {R"({"multipleOf":12345.67})", ErrorCode::unsupported_value, "/multipleOf"},
+      {R"({"multipleOf":-0.5})", invalid, "/multipleOf"},
       {R"({"multipleOf":0})", invalid, "/multipleOf"},
       {R"({"multipleOf":"a"})", invalid, "/multipleOf"},
       {R"({"minimum":"0"})", invalid, "/minimum"},
@@ -182,6 +211,16 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
       {R"({"anyOf":{}})", invalid, "/anyOf"},
       {R"({"anyOf":[{"type":"x"}]})", invalid, "/anyOf/0/type"},
       {R"({"uniqueItems":1})", invalid, "/uniqueItems"},
+      {R"({"items":{"uniqueItems":true}})", unsupported, "/items/uniqueItems"},
+      {R"({"type":"array","uniqueItems":true,"items":{"type":"string"}})", unsupported, "/uniqueItems"},
+      {R"({"type":"array","uniqueItems":true,"items":{"enum":[{},1]}})", unsupported, "/uniqueItems"},
+      {R"({"type":"array","uniqueItems":true,"items":{"minimum":0,"maximum":1,"type":"number"}})",
+       unsupported, "/uniqueItems"},
+      {R"({"type":"array","uniqueItems":true,"items":{"enum":[1,2,3,4,5,6,7,8,9,10,11]}})", unsupported,
+       "/uniqueItems"},
+      {R"({"type":"array","uniqueItems":true,"items":{"enum":[1,2]},"contains":{"const":1}})", unsupported,
+       "/uniqueItems"},
+      {R"({"type":"array","uniqueItems":true,"items":{"enum":["a","b"]},"minItems":3})", invalid, ""},
       {R"({"format":1})", invalid, "/format"},
       {R"({"pattern":1})", invalid, "/pattern"},
       {R"({"$ref":1})", invalid, "/$ref"},
@@ -191,13 +230,14 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
       {R"({"$ref":"#"})", invalid, ""},
       {R"({"anyOf":[{"type":"null"},{"$ref":"#"}]})", invalid, ""},
       {R"({"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"})", invalid, "/$defs/a"},
-      {R"({"properties":{"a":{"type":"array","contains":{"type":"null"},"maxItems":3}}})", unsupported,
-       "/properties/a"},
+      {R"({"properties":{"a":{"type":"array","contains":{"type":"null"},"maxItems":99999}}})",
+       ErrorCode::unsupported_value, "/properties/a"},
+      {R"({"contains":{"format":"date"},"maxContains":3})", unsupported, "/contains/format"},
+      {R"({"type":"array","contains":{"type":"null"},"minContains":3,"maxContains":2})", invalid, ""},
+      {R"({"type":"array","contains":{"type":"null"},"minContains":3,"maxItems":2})", invalid, ""},
       {R"({"properties":{"a":{"type":"object","minProperties":2}}})", unsupported, "/properties/a"},
       {R"({"items":{"type":"string","pattern":"a.{9}b","maxLength":900000}})", ErrorCode::unsupported_value,
        "/items/maxLength"},
-      {R"({"properties":{"p":{"type":"array","contains":{"const":1},"minItems":2}}})", unsupported,
-       "/properties/p"},
       {R"({"items":{"minProperties":3,"required":["a"],"type":"object"}})", unsupported, "/items"},
       {R"({"minimum":true})", invalid, "/minimum"},
       {R"({"maximum":false})", invalid, "/maximum"},
@@ -209,6 +249,12 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
       {R"({"not":{"format":"date"}})", unsupported, "/not/format"},
       {R"({"not":{"additionalProperties":{"type":"null"}}})", unsupported, "/not/additionalProperties"},
       {R"({"not":{"patternProperties":{"a":{"type":"null"}}}})", unsupported, "/not/patternProperties"},
+      {R"({"not":{"unevaluatedProperties":false}})", unsupported, "/not/unevaluatedProperties"},
+      {R"({"properties":{"a":{"contains":{"type":"null"},"unevaluatedItems":{"type":"string"}}}})",
+       unsupported, "/properties/a/unevaluatedItems"},
+      {R"({"unevaluatedProperties":3})", invalid, "/unevaluatedProperties"},
+      {R"({"if":{"allOf":3},"unevaluatedProperties":false})", invalid, "/if/allOf"},
+      {R"({"if":{"$ref":"#"},"unevaluatedProperties":false})", invalid, ""},
       {R"({"oneOf":[{"format":"date","type":"string"},{"format":"email","type":"string"}]})", unsupported,
        "/oneOf/1/format"},
       {R"({"properties":{"a":{"id":"x","items":{"$ref":"#"}}}})", unsupported, "/properties/a/items/$ref"},

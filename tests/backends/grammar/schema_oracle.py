@@ -2,7 +2,10 @@
 """Random words of the grammars of schemas.json, judged by Debian's python3-jsonschema: schema_oracle.py SCHEMA_WORDS.
 
 Exit 77 (SKIPPED) where that package is missing. It judges the formats whose checkers are installed, but for
-relative-json-pointer, of which it refuses "1"; the C++ tests have documents for all of them.
+relative-json-pointer, of which it refuses "1"; the C++ tests have documents for all of them. Debian's version errs on
+the schemas marked "misjudged": it resolves a reference of an embedded resource by the document's root if a pointer led
+there; it overlooks additionalProperties, nested unevaluatedProperties and $dynamicRef where it looks for evaluated
+properties; and it divides doubles for multipleOf, by which 0.07 is no multiple of 0.01.
 """
 import json
 import pathlib
@@ -12,8 +15,6 @@ import sys
 WORDS = 40
 SEEDS = (1, 2)
 MISJUDGED = "relative-json-pointer"
-# Debian's version resolves a reference of an embedded resource by the document's root if a pointer led there.
-MISRESOLVED = "https://example.com/root2"
 
 try:
     from jsonschema import Draft202012Validator, FormatChecker
@@ -39,7 +40,7 @@ def main():
         lines = [json.loads(line) for line in run.stdout.splitlines()]
         assert len(lines) == len(cases), (len(lines), len(cases))
         for case, line in zip(cases, lines):
-            if isinstance(case["schema"], dict) and case["schema"].get("$id") == MISRESOLVED:
+            if case.get("misjudged"):
                 continue
             assert "words" in line, (case["schema"], line)
             validator = Draft202012Validator(case["schema"], format_checker=checker)
