@@ -48,8 +48,8 @@ class ConstraintVerdicts {
   };
 
   Compile compile_;
-  std::map<std::string, std::list<Kept>, std::less<>>
-      by_app_;  // the verdict used last in front; apps are few
+  // The verdict used last in front. The apps are those of the configuration: few, and they stay.
+  std::map<std::string, std::list<Kept>, std::less<>> by_app_;
 };
 
 // The refusal as an answer to a request whose constraint stands at `field`: the message names the field and
