@@ -22,7 +22,7 @@ struct AppThread::Impl : std::enable_shared_from_this<AppThread::Impl> {
   std::mutex mutex;
   std::condition_variable wake;
   RoundRobin<std::shared_ptr<Task>> waiting;  // by app
-  std::vector<std::shared_ptr<Task>> done;    // and not told so yet
+  std::vector<std::shared_ptr<Task>> done;    // their done() is due on the loop
   bool ending = false;
   std::thread thread;
 };

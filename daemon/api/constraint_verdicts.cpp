@@ -1,5 +1,6 @@
 #include "daemon/api/constraint_verdicts.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -29,22 +30,20 @@ ConstraintVerdict ConstraintVerdicts::judge(std::string_view app, const Constrai
   const auto began = Clock::now();
   ConstraintVerdict out{.kind = std::string(constrain::to_string(constraint.kind)),
                         .digest = constrain::digest_of(constraint)};
-  std::string key = std::string(app) + '\n' + out.digest;
-  if (const auto known = by_key_.find(key); known != by_key_.end()) {
-    kept_.splice(kept_.begin(), kept_, known->second);
-    out.refusal = kept_.front().refusal;
+  auto of_app = by_app_.find(app);
+  if (of_app == by_app_.end()) of_app = by_app_.emplace(std::string(app), std::list<Kept>()).first;
+  std::list<Kept>& kept = of_app->second;
+  if (const auto known = std::ranges::find(kept, out.digest, &Kept::digest); known != kept.end()) {
+    kept.splice(kept.begin(), kept, known);
+    out.refusal = kept.front().refusal;
   } else {
     out.refusal = compile_(constraint);
     if (out.refusal) {
       cut(out.refusal->message);
       cut(out.refusal->where);
     }
-    if (kept_.size() == kKept) {
-      by_key_.erase(kept_.back().key);
-      kept_.pop_back();
-    }
-    kept_.push_front({std::move(key), out.refusal});
-    by_key_.emplace(kept_.front().key, kept_.begin());
+    if (kept.size() == kKept) kept.pop_back();
+    kept.push_front({out.digest, out.refusal});
   }
   out.took_us = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began).count());
@@ -54,8 +53,8 @@ ConstraintVerdict ConstraintVerdicts::judge(std::string_view app, const Constrai
 Error refusal_at(const std::string& field, const Error& refusal) {
   Error out = refusal;
   out.param = field;
-  // Messages about patterns have their place already.
-  const bool placed = refusal.where.empty() || refusal.message.contains(refusal.where);
+  // A place in a pattern, "byte N", is part of its message.
+  const bool placed = refusal.where.empty() || refusal.where.starts_with("byte ");
   out.message = "'" + field + "'" + (placed ? "" : " at " + refusal.where) + ": " + refusal.message;
   if (!out.message.ends_with('.')) out.message += '.';
   return out;

@@ -1,14 +1,16 @@
-// Whether the constraints of answers compile, found out before an engine is asked. The latest verdicts are
-// remembered, so that a constraint that an app sends again costs one hash. One thread owns this.
+// Verdicts on the constraints of answers, which either compile or do not, before an engine is asked. The
+// latest verdicts of each app are remembered, so that a constraint that it sends again costs one hash. One
+// thread owns this.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "backends/constraint.hpp"
 #include "config/error.hpp"
@@ -24,28 +26,30 @@ struct ConstraintVerdict {
 
 class ConstraintVerdicts {
  public:
-  static constexpr std::size_t kKept = 1024;          // about 0.2 KB each, 1 KB where refused
+  // Verdicts of each app: about 0.2 KB each, 1 KB where refused. More are seldom in use at once.
+  static constexpr std::size_t kKept = 128;
   static constexpr std::size_t kMaxErrorBytes = 512;  // of message and place each: both quote the constraint
 
-  // nullopt: it compiles. As constrain::compile; tests have their own.
+  // Returns nullopt where the constraint compiles, and the error of constrain::compile where it does not.
+  // Tests have functions of their own.
   using Compile = std::optional<Error> (*)(const Constraint& constraint);
   static std::optional<Error> compile(const Constraint& constraint);
 
   explicit ConstraintVerdicts(Compile by) : compile_(by) {}
 
-  // At most about 100 ms where it is not remembered. Each app has verdicts of its own: their time would tell
-  // it what others send.
+  // Takes at most about 100 ms where the verdict is not remembered. Each app has verdicts of its own: shared
+  // ones would tell it by their time what others send, and would be lost to an app that sends many.
   ConstraintVerdict judge(std::string_view app, const Constraint& constraint);
 
  private:
   struct Kept {
-    std::string key;  // app and digest
+    std::string digest;
     std::optional<Error> refusal;
   };
 
   Compile compile_;
-  std::list<Kept> kept_;  // the one used last in front
-  std::unordered_map<std::string_view, std::list<Kept>::iterator> by_key_;
+  // The verdict used last in front. The apps are those of the configuration: few, and they stay.
+  std::map<std::string, std::list<Kept>, std::less<>> by_app_;
 };
 
 // The refusal as an answer to a request whose constraint stands at `field`: the message names the field and

@@ -12,10 +12,13 @@ constexpr Fault kRequest = Fault::request, kServer = Fault::server;
 constexpr int kRetryAfterSeconds = 1;  // a slot frees within a request's time; RELIABILITY allows 1 to 60
 
 constexpr std::array kTable{
-    ErrorRow{invalid_json, 400, kRequest, Retry::no,
-             "The body is not valid JSON; the message gives the byte offset."},
-    ErrorRow{json_too_deep, 400, kRequest, Retry::no, "The body nests deeper than 64 levels."},
-    ErrorRow{json_too_large, 400, kRequest, Retry::no, "The body has more than 100,000 JSON values."},
+    ErrorRow{
+        invalid_json, 400, kRequest, Retry::no,
+        "The body, or a schema in a string of it, is not valid JSON; the message gives the byte offset."},
+    ErrorRow{json_too_deep, 400, kRequest, Retry::no,
+             "The body, or a schema in a string of it, nests deeper than 64 levels."},
+    ErrorRow{json_too_large, 400, kRequest, Retry::no,
+             "The body, or a schema in a string of it, has more than 100,000 JSON values."},
     ErrorRow{invalid_value, 400, kRequest, Retry::no,
              "A field has the wrong type or is out of range; `param` names it."},
     ErrorRow{missing_field, 400, kRequest, Retry::no, "A required field is absent; `param` names it."},
@@ -27,7 +30,8 @@ constexpr std::array kTable{
     ErrorRow{
         unsupported_feature, 400, kRequest, Retry::no,
         "The path or the field asks for a feature that Flyball does not serve, or not with this model, or a "
-        "constraint of the answer has a part that cannot be enforced; the message has the reason, and "
+        "constraint of the answer has a part that cannot be enforced, which an engine may find in the middle "
+        "of an answer; the message has the reason, and "
         "docs/capabilities.md all features."},
     ErrorRow{context_length_exceeded, 400, kRequest, Retry::no,
              "The prompt leaves no room for an answer in the context; the message has the context's tokens, "

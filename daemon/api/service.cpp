@@ -133,7 +133,7 @@ struct Service::Impl {
     // The body's share of the app's bytes: the daemon holds it, parsed or not, until the request has ended.
     std::shared_ptr<const route::HeldBytes::Share> held;
   };
-  // A request that has passed every check but that of its constraint.
+  // A request that has passed every check but that of its constraint and those of submit().
   struct Checked {
     Generate request;
     const config::ModelEntry& model;  // of the call's state, as all that is found here
@@ -159,6 +159,8 @@ struct Service::Impl {
   void run(const Call& call, UnloadModel operation);
 
   void submit(const Call& call, Checked checked);
+  // The answer to the request begins, with an engine or with a refusal.
+  std::shared_ptr<Inference> answering(const Call& call, Checked& checked);
   void over(Inference& inference, const Outcome& outcome, const Call& call, const std::string& model);
   bool sees_paths(const Call& call) const;
   void found(const std::shared_ptr<Call>& lookup, Result<std::optional<route::Receipt>> receipt);
@@ -287,13 +289,15 @@ class Service::Impl::Compiling final : public OffLoop {
     try {
       verdict_ = service_.verdicts.judge(call.app->id, *checked_.request.base.constraint);
     } catch (const std::bad_alloc&) {
-      verdict_.refusal = {
-          ErrorCode::insufficient_memory, "There is no memory to compile the constraint in.", {}, {}};
+      no_memory_ = true;
     }
   }
 
  private:
   void go_on() override {
+    if (no_memory_)
+      return service_.answer(
+          call, fail(ErrorCode::insufficient_memory, "There is no memory to compile the constraint in."));
     if (verdict_.refusal)
       return service_.answer(
           call, std::unexpected(refusal_at(checked_.request.constraint_field, *verdict_.refusal)));
@@ -305,6 +309,7 @@ class Service::Impl::Compiling final : public OffLoop {
 
   Checked checked_;
   ConstraintVerdict verdict_;
+  bool no_memory_ = false;  // to find the verdict in
 };
 
 http::Response Service::Impl::refused(const Error& error, const RouteMatch& match, std::string_view app) {
@@ -479,13 +484,16 @@ void Service::Impl::run(const Call& call, Generate request) {
   if (const auto served = check_features(traits, file); !served) return answer(call, pass(served));
   if (!request.seeded) request.base.sampling.seed = seeds();
   Checked checked{std::move(request), **model, file, std::move(traits)};
-  if (checked.request.base.constraint)
-    begin(std::make_shared<Compiling>(*this, call, std::move(checked)));
-  else
-    submit(call, std::move(checked));
+  const Generate& asked = checked.request;
+  if (!asked.base.constraint) return submit(call, std::move(checked));
+  // Limits come before the work of compiling; submit() checks them again.
+  const auto refused = dispatcher.admission_refusal(
+      {app, **model, asked.prompts, asked.n, asked.base.max_tokens, call.body_bytes});
+  if (refused) return answering(call, checked)->refuse(*refused);
+  begin(std::make_shared<Compiling>(*this, call, std::move(checked)));
 }
 
-void Service::Impl::submit(const Call& call, Checked checked) {
+std::shared_ptr<Inference> Service::Impl::answering(const Call& call, Checked& checked) {
   const config::AppManifest& app = *call.app;
   Generate& request = checked.request;
   const config::ModelEntry& model = checked.model;
@@ -497,11 +505,17 @@ void Service::Impl::submit(const Call& call, Checked checked) {
       [this, call, &model](Inference& self, const Outcome& outcome) { over(self, outcome, call, model.id); });
   active.insert(inference);
   call.exchange->observe(inference);
-  auto job = dispatcher.submit({.id = id,
+  return inference;
+}
+
+void Service::Impl::submit(const Call& call, Checked checked) {
+  const auto inference = answering(call, checked);
+  Generate& request = checked.request;
+  auto job = dispatcher.submit({.id = call.exchange->id(),
                                 .keep = call.state,
                                 .tree = *call.state->settings->tree,
-                                .app = app,
-                                .model = model,
+                                .app = *call.app,
+                                .model = checked.model,
                                 .traits = std::move(checked.traits),
                                 .base = std::move(request.base),
                                 .prompts = std::move(request.prompts),

@@ -221,21 +221,31 @@ void Dispatcher::Impl::record(policy::Facts facts, double policy_us, std::option
   receipt.decided(std::move(facts), deciding, policy_us);
 }
 
-std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const JobSpec& spec) {
-  const Demand demand = demand_of(spec.prompts, spec.n, spec.base.max_tokens, context_of(spec.model));
-  auto reservation = app_limits.admit(spec.app.id, spec.app.limits, demand, now());
+std::optional<Refusal> Dispatcher::Impl::admission_refusal(const Entrant& request, bool gives_back) {
+  const config::AppManifest& app = request.app;
+  const Demand demand = demand_of(request.prompts, request.n, request.max_tokens, context_of(request.model));
+  auto refused = app_limits.refusal(app.id, app.limits, demand, now());
   // An empty queue takes any request, or one of more answers than max_queue could never be served.
-  if (!reservation || waiting_answers == 0 || waiting_answers + spec.answers() <= limits.max_queue)
-    return reservation;
-  app_limits.withdraw(spec.app.id, *reservation, spec.body_bytes);
-  Refusal refusal{{ErrorCode::overloaded,
-                   "The queue is full: " + std::to_string(waiting_answers) +
-                       " answers are waiting, and its limit is " + std::to_string(limits.max_queue) + ".",
-                   {},
-                   {}}};
-  refusal.standings = reservation->standings;
-  refusal.retry_after_ms = turns->pace_ms(spec.model.id);
-  return std::unexpected(std::move(refusal));
+  const bool full = waiting_answers > 0 && waiting_answers + demand.answers > limits.max_queue;
+  if (!refused && full) {
+    if (gives_back) app_limits.give_back(app.id, 1, request.body_bytes);
+    refused = Refusal{{ErrorCode::overloaded,
+                       "The queue is full: " + std::to_string(waiting_answers) +
+                           " answers are waiting, and its limit is " + std::to_string(limits.max_queue) + ".",
+                       {},
+                       {}},
+                      turns->pace_ms(request.model.id),
+                      app_limits.standings_of(app.id, app.limits, now())};
+  }
+  return refused;
+}
+
+std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const JobSpec& spec) {
+  const Entrant request{spec.app, spec.model, spec.prompts, spec.n, spec.base.max_tokens, spec.body_bytes};
+  if (auto refused = admission_refusal(request, !spec.constraint))
+    return std::unexpected(std::move(*refused));
+  const Demand demand = demand_of(spec.prompts, spec.n, spec.base.max_tokens, context_of(spec.model));
+  return app_limits.admit(spec.app.id, spec.app.limits, demand, now());
 }
 
 // Tickets die from the io_context, since their destruction talks to an engine that may be calling us right
@@ -295,6 +305,12 @@ double Dispatcher::widest_gap() const {
 }
 fleet::Fleet& Dispatcher::fleet() noexcept {
   return impl_->fleet;
+}
+
+std::optional<Refusal> Dispatcher::admission_refusal(const Entrant& request) {
+  auto refused = impl_->admission_refusal(request, true);
+  if (refused) ++impl_->journal.change(request.app.id, now().day()).refused;
+  return refused;
 }
 
 std::expected<std::shared_ptr<Job>, Refusal> Dispatcher::submit(JobSpec spec,

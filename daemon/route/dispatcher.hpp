@@ -33,6 +33,16 @@ class Predictor;
 
 namespace flyball::route {
 
+// The part of a request that admission depends on. All that it refers to outlives it.
+struct Entrant {
+  const config::AppManifest& app;
+  const config::ModelEntry& model;
+  std::span<const Prompt> prompts;
+  std::uint32_t n = 1;           // answers to each prompt
+  std::uint32_t max_tokens = 0;  // of each answer; 0: as many as the context leaves
+  std::uint64_t body_bytes = 0;  // that the app was charged with
+};
+
 // What one request needs, all of it decided before it enters. The references live as long as `keep`.
 struct JobSpec {
   std::string id;
@@ -43,12 +53,12 @@ struct JobSpec {
   RequestTraits traits;
   CompletionRequest base;  // all but id, prompt and resumption; its seed is the first answer's
   std::vector<Prompt> prompts;
-  std::uint32_t n = 1;                      // answers to each prompt
-  std::uint64_t body_bytes = 0;             // that the app was charged with
-  std::vector<std::string> ignored_fields = {};  // for the receipt
+  std::uint32_t n = 1;                              // answers to each prompt
+  std::uint64_t body_bytes = 0;                     // that the app was charged with
+  std::vector<std::string> ignored_fields = {};     // for the receipt
   std::optional<ConstraintRecord> constraint = {};  // of base.constraint, for the receipt; nullopt: none
-  const BackendInfo* file = nullptr;        // what the model's file says of itself, if that is known
-  const measure::Book* measured = nullptr;  // what is known of its engines by measurement
+  const BackendInfo* file = nullptr;                // what the model's file says of itself, if that is known
+  const measure::Book* measured = nullptr;          // what is known of its engines by measurement
   // Set by the job where SloGate let the request in: its hard SLO refuses it no more.
   std::optional<LetThrough> let_through = {};
 
@@ -102,11 +112,15 @@ class Dispatcher {
   ~Dispatcher();
 
   void set_limits(DispatchLimits limits) noexcept;
-  // Charges the app with a request whose body is still to come, as Limits::charge does. submit() gives the
-  // charge back where it answers `overloaded`.
+  // Charges the app with a request whose body is still to come, as Limits::charge does. admission_refusal()
+  // and submit() give the charge back where they answer `overloaded`, unless a constraint was compiled for
+  // the request.
   std::expected<Standings, Refusal> charge(const config::AppManifest& app, std::uint64_t body_bytes);
   Standings standings_of(const config::AppManifest& app) const;  // as of now
   void give_back(const config::AppManifest& app, std::uint64_t requests, std::uint64_t body_bytes);
+  // The refusal that submit() would answer to the charged request now: asked before anything costly is done
+  // for it. Reserves nothing, and counts a refusal as submit() does. nullopt: it would be admitted.
+  std::optional<Refusal> admission_refusal(const Entrant& request);
   // Admits a charged request and decides at once; engines are asked later, from the io_context. Each answer
   // takes a place of its own, as each takes a sequence of an engine. rate_limited: the app's own limits;
   // invalid_value: they would never allow it; overloaded: the queue is full. Failures after this arrive at

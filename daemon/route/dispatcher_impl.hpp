@@ -34,8 +34,8 @@ EngineRecord engine_record(const BackendInfo& engine, const JobSpec& spec);
 // A request as the predictor is asked about it.
 struct Asked {
   std::shared_ptr<const predict::PromptPrint> prompt;
-  std::uint64_t request = 0;         // its number; 0: it is only explained
-  FairQueue::Id arrival = 0;         // of its first answer; 0: as if it came now
+  std::uint64_t request = 0;  // its number; 0: it is only explained
+  FairQueue::Id arrival = 0;  // of its first answer; 0: as if it came now
   // The engine in whose line it waits, "": none. Only the requests that go before it there are in its way.
   std::string_view own = {};
   std::span<const std::string> left = {};  // engines that it gave up while it waited: not available to it
@@ -72,6 +72,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   BackgroundPace background_pace;
   std::uint64_t requests = 0;  // submitted so far
 
+  // The refusal of the request by its app's limits or the full queue, as of now. `gives_back`: an overloaded
+  // queue gives the charge back.
+  std::optional<Refusal> admission_refusal(const Entrant& request, bool gives_back);
   std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);
   // As of now, with predictions, after the overrides.
   policy::Facts facts_for(const JobSpec& spec, const Asked& asked,

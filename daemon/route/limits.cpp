@@ -133,26 +133,28 @@ void Limits::give_back(const std::string& name, std::uint64_t requests, std::uin
   app.bytes.give_back(body_bytes);
 }
 
-std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& name,
-                                                          const config::AppLimits& limits,
-                                                          const Demand& demand, const Now& now) {
+Limits::Left Limits::left(const App& app, const config::AppLimits& limits, const Day& today) {
+  Left out{kUnlimited, kUnlimited};
+  if (limits.tokens_per_day > 0)
+    out.day = today.lost ? 0 : less(limits.tokens_per_day, today.used + today.reserved);
+  if (limits.kv_tokens > 0) out.kv = less(limits.kv_tokens, app.held);
+  return out;
+}
+
+std::optional<Refusal> Limits::refusal(const std::string& name, const config::AppLimits& limits,
+                                       const Demand& demand, const Now& now) {
   App& app = refreshed(name, limits, now);
   const Day today = app.days[now.day()];
   while (app.days.size() > kKeptDays) {
     const auto first = app.days.begin(), last = std::prev(app.days.end());
     app.days.erase(now.day() - first->first > last->first - now.day() ? first : last);
   }
-  const std::uint64_t a_day = limits.tokens_per_day == 0 ? kUnlimited : limits.tokens_per_day;
-  const std::uint64_t kv = limits.kv_tokens == 0 ? kUnlimited : limits.kv_tokens;
-  const std::uint64_t day_left = a_day == kUnlimited ? a_day
-                                 : today.lost        ? 0
-                                                     : less(a_day, today.used + today.reserved);
-  const std::uint64_t kv_left = kv == kUnlimited ? kv : less(kv, app.held);
+  const auto [day_left, kv_left] = left(app, limits, today);
 
   const std::uint64_t least = demand.least_tokens;
   const auto refuse = [&](Refusal refusal) {
     refusal.standings = standings(app, limits, now);
-    return std::unexpected(std::move(refusal));
+    return refusal;
   };
   if (demand.answers > limits.in_flight)
     return refuse(never("The request asks for " + number(demand.answers) +
@@ -181,26 +183,35 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
     reasons.add("The app already has " + number(app.waiting) + " answers waiting; its limit is " +
                 number(limits.queue) + ".");
   if (least > kv_left)
-    reasons.add("The app's requests hold " + number(app.held) + " of its " + number(kv) +
+    reasons.add("The app's requests hold " + number(app.held) + " of its " + number(limits.kv_tokens) +
                 " KV tokens, and this one needs " + number(least) + ".");
   if (least > app.tokens.left())
     reasons.add("The app has " + number(app.tokens.left()) + " of its " + number(limits.tokens_per_minute) +
                     " tokens a minute left, and this request needs " + number(least) + ".",
                 app.tokens.until(least));
   if (least > day_left) {
-    const bool spent = least > less(a_day, today.used);  // else some of what is reserved may come back
-    reasons.add("The app has used " + number(today.used) + " of its " + number(a_day) +
+    const bool spent =
+        least > less(limits.tokens_per_day, today.used);  // else some of what is reserved may come back
+    reasons.add("The app has used " + number(today.used) + " of its " + number(limits.tokens_per_day) +
                     " tokens a day (UTC), its open requests hold " + number(today.reserved) +
                     ", and this one needs " + number(least) + ".",
                 spent ? until_midnight_ms(now) : -1);
   }
   if (reasons.worst()) return refuse(std::move(*reasons.worst()));
+  return std::nullopt;
+}
 
+std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& name,
+                                                          const config::AppLimits& limits,
+                                                          const Demand& demand, const Now& now) {
+  if (auto refused = refusal(name, limits, demand, now)) return std::unexpected(std::move(*refused));
+  App& app = apps_[name];
   Reservation out;
   out.answers = demand.answers;
   out.day = now.day();
-  const std::uint64_t left = std::min({day_left, kv_left, app.tokens.left()});
-  if (left != kUnlimited) out.tokens = std::min(demand.most_tokens, left);
+  const auto [day_left, kv_left] = left(app, limits, app.days[out.day]);
+  const std::uint64_t most = std::min({day_left, kv_left, app.tokens.left()});
+  if (most != kUnlimited) out.tokens = std::min(demand.most_tokens, most);
   app.in_flight += out.answers;
   app.waiting += out.answers;
   app.tokens.take(out.tokens);
@@ -232,12 +243,6 @@ void Limits::settle(const std::string& name, const Reservation& reservation, std
 
 void Limits::leave(const std::string& name, std::uint32_t answers) {
   apps_[name].in_flight -= answers;
-}
-
-void Limits::withdraw(const std::string& name, const Reservation& reservation, std::uint64_t body_bytes) {
-  settle(name, reservation, 0);
-  leave(name, reservation.answers);
-  give_back(name, 1, body_bytes);
 }
 
 void Limits::restore(const std::string& name, std::int64_t day, std::uint64_t used) {

@@ -86,6 +86,9 @@ class Limits {
   // The requests, bytes and tokens that the app has left now.
   Standings standings_of(const std::string& app, const config::AppLimits& limits, const Now& now);
 
+  // The refusal that admit() would answer now; reserves nothing. nullopt: it would admit the request.
+  std::optional<Refusal> refusal(const std::string& app, const config::AppLimits& limits,
+                                 const Demand& demand, const Now& now);
   // Reserves what a charged request may come to. rate_limited, or invalid_value where it asks for what the
   // limits never allow. Nothing is counted where it is refused.
   std::expected<Reservation, Refusal> admit(const std::string& app, const config::AppLimits& limits,
@@ -94,8 +97,6 @@ class Limits {
   // The request has ended: its tokens are settled, and it waits no longer.
   void settle(const std::string& app, const Reservation& reservation, std::uint64_t used_tokens);
   void leave(const std::string& app, std::uint32_t answers);  // so many are in flight no longer
-  // Takes back the reservation and the charge: the daemon itself has no room for the request.
-  void withdraw(const std::string& app, const Reservation& reservation, std::uint64_t body_bytes);
 
   // What the app had used of a day when the daemon was last running. Of any day: a clock may be wrong.
   void restore(const std::string& app, std::int64_t day, std::uint64_t used_tokens);
@@ -117,8 +118,13 @@ class Limits {
     std::map<std::int64_t, Day> days;
     std::uint64_t held = 0;  // tokens reserved, of whatever day: what may lie in KV
   };
+  // Tokens that the app may still reserve, by each limit; UINT64_MAX where there is none.
+  struct Left {
+    std::uint64_t day = 0, kv = 0;
+  };
   // With the app's buckets filled up to now.
   App& refreshed(const std::string& app, const config::AppLimits& limits, const Now& now);
+  static Left left(const App& app, const config::AppLimits& limits, const Day& today);
   static Standings standings(const App& app, const config::AppLimits& limits, const Now& now);
   std::map<std::string, App> apps_;  // of the configuration: they are few, and stay
 };

@@ -22,9 +22,8 @@ constexpr std::string_view kPutEngines =
 constexpr std::string_view kPutRecord =
     "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
-    "policy, redecisions, background_load, ignored_fields, engines, answer_constraint) VALUES (?, ?, ?, ?, "
-    "?, "
-    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "policy, redecisions, background_load, ignored_fields, engines, answer_constraint) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 // Both begin with what read_row() takes.
 const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "

@@ -27,8 +27,9 @@ constexpr std::chrono::milliseconds kParkedLook{250};
 constexpr std::chrono::seconds kParkedLimit{30};
 
 // Tokens, as estimated, of the prompts that one turn of the loop hands to engines: a start copies the prompt
-// twice, which takes about a millisecond for the 256 KiB of so many.
-constexpr std::uint64_t kPromptsInATurn = 64 * 1024;
+// twice, which takes about a millisecond for the 256 KiB of so many. A constraint is copied as often, and its
+// bytes count as a prompt's.
+constexpr std::uint64_t kCopiedInATurn = 64 * 1024;
 
 const std::string kNone = "none";
 
@@ -281,14 +282,16 @@ void RunningJob::foresee(std::size_t index, const policy::Target& target) {
 
 // Begins as many choices as one turn of the loop has time for; the next turns begin the others.
 void RunningJob::begin_from(std::size_t index) {
-  for (std::uint64_t prompts = 0; index < choices_.size() && !over_; ++index) {
-    if (prompts > kPromptsInATurn) {
+  for (std::uint64_t copied = 0; index < choices_.size() && !over_; ++index) {
+    if (copied > kCopiedInATurn) {
       asio::post(dispatcher_->io, [weak = weak_from_this(), index] {
         if (const auto self = weak.lock()) self->begin_from(index);
       });
       return;
     }
-    prompts += estimated_tokens(spec_.prompts[index / spec_.n]);
+    copied += estimated_tokens(spec_.prompts[index / spec_.n]);
+    if (spec_.base.constraint)
+      copied += spec_.base.constraint->source.bytes().size() / predict::PromptTokens::kBytesPerToken;
     act(index, choices_[index].attempt.begin());
   }
 }

@@ -271,6 +271,32 @@ const tests = {
     assert.deepEqual(texts, answer.choices.map((choice) => choice.message.content));
   },
 
+  async 'structured output'() {
+    const schema = {
+      type: 'object', required: ['engine', 'cores'], additionalProperties: false,
+      properties: { engine: { type: 'string', maxLength: 12 }, cores: { type: 'integer', minimum: 1, maximum: 64 } },
+    };
+    const format = { type: 'json_schema', json_schema: { name: 'choice', strict: true, schema } };
+    const ask = { ...greedy, max_tokens: 200, response_format: format };
+    const check = (text) => {
+      const value = JSON.parse(text);
+      assert.deepEqual(Object.keys(value), ['engine', 'cores']);
+      assert(typeof value.engine === 'string' && [...value.engine].length <= 12, text);
+      assert(Number.isInteger(value.cores) && value.cores >= 1 && value.cores <= 64, text);
+    };
+    const whole = (await client.chat.completions.create(ask)).choices[0];
+    assert.equal(whole.finish_reason, 'stop');
+    check(whole.message.content);
+    const stream = await client.chat.completions.create({ ...ask, stream: true });
+    let text = '';
+    for await (const chunk of stream) text += chunk.choices[0]?.delta?.content ?? '';
+    assert.equal(text, whole.message.content);
+    const choices = ['the CPU', 'the GPU'];
+    const chosen = (await client.chat.completions.create({ ...greedy, guided_choice: choices })).choices[0];
+    assert(choices.includes(chosen.message.content), chosen.message.content);
+    assert.equal(chosen.finish_reason, 'stop');
+  },
+
   async 'legacy completions'() {
     const answer = await client.completions.create({ model: 'demo', prompt: ['Once upon', 'The'], temperature: 0, max_tokens: 6, logprobs: 2 });
     assert.equal(answer.object, 'text_completion');

@@ -10,8 +10,8 @@
 #include <spdlog/spdlog.h>
 #include <boost/asio/io_context.hpp>
 
-#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/service.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/http/connection.hpp"
 #include "tests/daemon/api/fakes.hpp"
 
@@ -34,7 +34,8 @@ struct World {
     return s;
   }();
   flyball::testing::FakeFleet fleet{io};
-  flyball::api::Service service{io, settings, flyball::testing::make_hardware(), fleet, nullptr, {}, nullptr, flyball::api::all_codecs()};
+  flyball::api::Service service{io, settings, flyball::testing::make_hardware(), fleet, nullptr,
+                                {}, nullptr,  flyball::api::all_codecs()};
 };
 
 }  // namespace
@@ -63,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (handlers == 0 && n == 0) return;
       }
     };
-    const auto parse = [&] {  // what other threads have, to its end
+    const auto parse = [&] {  // waits until the other threads have no work
       while (world.service.off_loop() > 0) {
         world.io.restart();
         world.io.run_one_for(std::chrono::milliseconds(100));

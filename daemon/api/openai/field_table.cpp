@@ -18,6 +18,9 @@ constexpr std::string_view kNoTags =
     "is not served: a constraint holds for the whole answer, and never for parts of it alone";
 constexpr std::string_view kNoWhitespacePattern =
     "is not served; 'structured_outputs' has 'disable_any_whitespace'";
+constexpr std::string_view kOwnFields =
+    "is not served; 'guided_json', 'guided_regex', 'guided_choice' and 'guided_grammar' are";
+constexpr std::string_view kUseResponseFormat = "is not served; use 'response_format'";
 constexpr std::string_view kAlwaysStrict = "every schema is enforced exactly";
 constexpr std::string_view kSchemaLabels = "the schema's labels are no part of the prompt";
 
@@ -69,9 +72,12 @@ constexpr std::array kGroups{
                "is not served: what the model reasons is part of the text", "[false]"},
     FieldGroup{body, kBoth, refused, "reasoning_format",
                "is not served: what the model reasons is part of the text", R"(["none"])"},
-    FieldGroup{body, kBoth, refused, "format", "is not served; use 'response_format'", R"([""])",
-               Feature::schema},
+    FieldGroup{body, kBoth, refused, "format", kUseResponseFormat, R"([""])", Feature::schema},
     FieldGroup{body, kBoth, refused, "structural_tag", kNoTags, "[]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "guided_decoding", kOwnFields, "[]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "guided_json_object", kUseResponseFormat, "[false]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "grammar_lazy", kNoTags, "[false]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "grammar_triggers", kNoTags, "[[]]", Feature::schema},
     FieldGroup{body, kBoth, refused, "guided_whitespace_pattern", kNoWhitespacePattern, R"([""])",
                Feature::schema},
     FieldGroup{body, kBoth, refused, "draft_model speculative", "", "[]", Feature::draft_model},
@@ -136,6 +142,8 @@ constexpr std::array kGroups{
     FieldGroup{response_format, kBoth, served, "type json_schema schema"},
     FieldGroup{response_format, kBoth, accepted, "strict", kAlwaysStrict},
     FieldGroup{response_format, kBoth, accepted, "name description", kSchemaLabels},
+    FieldGroup{response_format, kBoth, refused, "value grammar regex pattern", kOwnFields, "[]",
+               Feature::schema},
     FieldGroup{json_schema, kBoth, served, "schema"},
     FieldGroup{json_schema, kBoth, accepted, "strict", kAlwaysStrict},
     FieldGroup{json_schema, kBoth, accepted, "name description", kSchemaLabels},

@@ -4,7 +4,9 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/constrain/constraint.hpp"
 #include "config/json_reader.hpp"
+#include "daemon/api/constraint_verdicts.hpp"
 
 namespace flyball::api::openai {
 namespace {
@@ -41,6 +43,10 @@ std::unexpected<Error> refuse(ErrorCode code, std::string param, const std::stri
 // A string that is empty asks for nothing.
 bool is_absent(JsonView value) {
   return !value || value.is_null() || (value.is_string() && value.text().empty());
+}
+
+bool is_empty_object(JsonView value) {
+  return value.is_object() && value.members().begin() == value.members().end();
 }
 
 bool is_list_of_strings(JsonView value) {
@@ -99,7 +105,10 @@ class StructuredOutputReader {
           "'" + out_.field + "' and '" + place + "' are both set; an answer has one constraint.";
       return fail(ErrorCode::invalid_value, std::move(message), std::move(place));
     }
-    out_.constraint = Constraint{form, std::move(source)};
+    Constraint constraint{form, std::move(source)};
+    if (auto ok = constrain::check_size(constraint); !ok)
+      return std::unexpected(refusal_at(place, ok.error()));
+    out_.constraint = std::move(constraint);
     out_.field = std::move(place);
     return {};
   }
@@ -125,8 +134,9 @@ class StructuredOutputReader {
       return refuse(ErrorCode::invalid_value, "response_format.json_schema",
                     "is only allowed with the type 'json_schema'");
     if (type.text() == "json_object")
-      return is_absent(schema) ? put(Form::json_object, {}, "response_format")
-                               : add(Form::json_schema, schema, "response_format.schema");
+      return is_absent(schema) || is_empty_object(schema)
+                 ? put(Form::json_object, {}, "response_format")
+                 : add(Form::json_schema, schema, "response_format.schema");
     if (type.text() != "text")
       return refuse(ErrorCode::unsupported_value, "response_format.type",
                     "is served as 'text', 'json_object' or 'json_schema' only");

@@ -1,9 +1,10 @@
 // Constraints on their way through the daemon: compiled before an engine is asked, on a thread where apps
-// take turns, remembered, and kept in receipts. Some tests compile by a function that waits until it is let
-// go on.
+// take turns, remembered, and kept in receipts. Some tests compile by a function that waits at a gate.
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "backends/constrain/constraint.hpp"
@@ -86,7 +87,7 @@ TEST_F(Constrained, OneThatDoesNotCompileAsksNoEngine) {
     EXPECT_NE(error["message"].get<std::string>().find(c.says), std::string::npos) << error;
     EXPECT_EQ(error["type"], "invalid_request_error");
     EXPECT_EQ(answer.field("x-should-retry"), "false");
-    // As a completion, and from what is remembered.
+    // A completion gets the same error, from the remembered verdict.
     const std::string body = R"({"prompt":"Hi",)" + std::string(c.sent) + "}";
     EXPECT_EQ(json::parse(ask(body, "/v1/completions").body)["error"], error);
   }
@@ -147,6 +148,27 @@ TEST(ConstraintVerdicts, TheOneUsedLongestAgoIsForgotten) {
   EXPECT_EQ(compiled, kKept + 1);
   verdicts.judge("alice", choice_of("1"));
   EXPECT_EQ(compiled, kKept + 2);
+}
+
+TEST(ConstraintVerdicts, AnAppThatFloodsEvictsNoOtherAppsVerdicts) {
+  compiled = 0;
+  api::ConstraintVerdicts verdicts(&count_compiles);
+  verdicts.judge("bob", choice_of("b"));
+  constexpr int kFlood = 3 * static_cast<int>(api::ConstraintVerdicts::kKept);
+  for (int i = 0; i < kFlood; ++i) verdicts.judge("alice", choice_of(std::to_string(i)));
+  EXPECT_EQ(compiled, kFlood + 1);
+  verdicts.judge("bob", choice_of("b"));
+  EXPECT_EQ(compiled, kFlood + 1);
+}
+
+// The message about a pattern has its place already; that about a schema may quote a text that is its place.
+TEST(ConstraintVerdicts, ARefusalNamesItsPlaceOnce) {
+  const auto text = [](const char* message, const char* where) {
+    return api::refusal_at("f", {ErrorCode::invalid_value, message, {}, where}).message;
+  };
+  EXPECT_EQ(text("The pattern ends early at byte 2", "byte 2"), "'f': The pattern ends early at byte 2.");
+  EXPECT_EQ(text("The pattern '/a' is wrong", "/a"), "'f' at /a: The pattern '/a' is wrong.");
+  EXPECT_EQ(text("It is empty.", ""), "'f': It is empty.");
 }
 
 toy::Gate* compile_gate = nullptr;
@@ -277,7 +299,7 @@ TEST_F(Compiling, AClientThatLeavesMeanwhileAsksNoEngine) {
 }
 
 TEST_F(Compiling, ADrainWaitsForAConstraintUntilItsDeadline) {
-  Wire waits(rig), aborted(rig);
+  Wire waits(rig);
   waits.send(constrained("key-alice", "a1"));
   gate.await_entered(1);
   rig.service.start_draining();
@@ -301,6 +323,58 @@ TEST_F(Compiling, CheaperChecksComeFirst) {
     EXPECT_NE(wire.answer().status, 200);
   }
   EXPECT_TRUE(gate.marks().empty());
+}
+
+TEST_F(Compiling, TheLimitsOfTheAppComeFirst) {
+  gate.open();
+  auto bounded = settings();
+  bounded->apps[1].limits.in_flight = 1;
+  rig.service.reload(bounded);
+  rig.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  Wire running(rig), plain(rig), refused(rig);
+  running.send(post(kChatPath, kHello, "key-bobby"));
+  plain.send(post(kChatPath, kHello, "key-bobby"));
+  refused.send(constrained("key-bobby", "b1"));
+  EXPECT_EQ(refused.answer().status, 429);
+  EXPECT_EQ(refused.answer().body, plain.answer().body);
+  EXPECT_EQ(rig.service.off_loop(), 0U);
+  EXPECT_TRUE(gate.marks().empty());
+}
+
+// The full queue gives a request's charge back, but not after the daemon has worked for the request.
+TEST_F(Compiling, AFullQueueGivesNoChargeBackForACompiledConstraint) {
+  auto bounded = settings();
+  bounded->config.max_queue = 1;
+  bounded->apps[0].limits.requests_per_minute = 3;
+  rig.service.reload(bounded);
+  rig.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  Wire compiled_first(rig), fills(rig), refused_first(rig);
+  compiled_first.send(constrained("key-alice", "a1"));
+  gate.await_entered(1);
+  fills.send(post(kChatPath, kHello));
+  refused_first.send(constrained("key-alice", "a2"));
+  gate.open();
+  finish(compiled_first);
+  for (Wire* wire : {&refused_first, &compiled_first}) {
+    EXPECT_EQ(wire->answer().status, 503) << wire->received();
+    EXPECT_EQ(wire->answer().field("x-ratelimit-remaining-requests"), "1");
+  }
+  EXPECT_EQ(gate.marks(), (std::vector<std::string>{"a1"}));
+}
+
+TEST_F(Compiling, TheServiceEndsWhileAConstraintIsCompiled) {
+  auto other = std::make_unique<Rig>(settings(), make_hardware(true), nullptr, kWithToyCodec, &wait_at_gate);
+  other->waits_for_other_threads = false;
+  {
+    Wire first(*other), waits(*other);
+    first.send(constrained("key-alice", "a1"));
+    gate.await_entered(1);
+    waits.send(constrained("key-alice", "a2"));
+  }
+  std::thread opener([&] { gate.open(); });
+  other.reset();
+  opener.join();
+  EXPECT_EQ(gate.marks(), (std::vector<std::string>{"a1"}));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 
 namespace flyball::testing {
 
-// What an engine's constraint takes it, by Done::timings.
+// Microseconds that a fake engine reports for a constraint in Done::timings.
 inline constexpr std::uint64_t kFakeCompileUs = 40, kFakeMaskUs = 500;
 
 // How an engine answers one request. Token i of any answer is the text "t<i> ", so that a resumed answer can

@@ -1,4 +1,5 @@
-// The fields that constrain an answer, in the spellings of each server, and what is wrong with the others.
+// The fields that constrain an answer, in the spellings of each server, and the errors of the other
+// spellings.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,8 @@ struct Spelling {
 constexpr Spelling kSpellings[] = {
     {R"("response_format":{"type":"json_object"})", ConstraintKind::json_object, "", "response_format"},
     {R"("response_format":{"type":"json_object","schema":null})", ConstraintKind::json_object, "",
+     "response_format"},
+    {R"("response_format":{"type":"json_object","schema":{}})", ConstraintKind::json_object, "",
      "response_format"},
     {R"("response_format":{"type":"json_object","schema":{"type":"object"}})", ConstraintKind::json_schema,
      R"({"type":"object"})", "response_format.schema"},
@@ -92,14 +95,27 @@ TEST(StructuredOutput, EachSpellingIsAConstraintOfChatsAndCompletions) {
 
 TEST(StructuredOutput, ValuesThatAskForNothingConstrainNothing) {
   for (const char* sent :
-       {R"("response_format":null)", R"("response_format":{"type":"text"})",
-        R"("response_format":{"type":"text","json_schema":null,"schema":null})", R"("guided_json":null)",
-        R"("guided_json":"")", R"("guided_regex":"")", R"("guided_choice":null)", R"("guided_grammar":"")",
-        R"("structured_outputs":null)", R"("structured_outputs":{})",
+       {R"("response_format":null)",
+        R"("response_format":{"type":"text"})",
+        R"("response_format":{"type":"text","json_schema":null,"schema":null})",
+        R"("guided_json":null)",
+        R"("guided_json":"")",
+        R"("guided_regex":"")",
+        R"("guided_choice":null)",
+        R"("guided_grammar":"")",
+        R"("structured_outputs":null)",
+        R"("structured_outputs":{})",
         R"("structured_outputs":{"json":null,"regex":"","json_object":false,"structural_tag":null})",
-        R"("structured_outputs":{"disable_any_whitespace":true,"whitespace_pattern":""})", R"("grammar":"")",
-        R"("json_schema":null)", R"("regex":"")", R"("ebnf":"")", R"("format":"")",
-        R"("structural_tag":null)", R"("guided_whitespace_pattern":"")"}) {
+        R"("structured_outputs":{"disable_any_whitespace":true,"whitespace_pattern":""})",
+        R"("grammar":"")",
+        R"("json_schema":null)",
+        R"("regex":"")",
+        R"("ebnf":"")",
+        R"("format":"")",
+        R"("guided_json_object":false,"grammar_lazy":false,"grammar_triggers":[],"guided_decoding":null)",
+        R"("response_format":{"type":"text","value":null,"grammar":null,"regex":null,"pattern":null})",
+        R"("structural_tag":null)",
+        R"("guided_whitespace_pattern":"")"}) {
     const auto read = asked(Generate::Kind::chat, sent);
     ASSERT_TRUE(read) << sent << ": " << read.error().message;
     EXPECT_FALSE(read->base.constraint) << sent;
@@ -170,6 +186,21 @@ TEST(StructuredOutput, ErrorsNameThePlace) {
                 "'additionalProperties'"},
            Case{R"("structural_tag":"{}")", unsupported_feature, "structural_tag", "is not served"},
            Case{R"("format":"json")", unsupported_feature, "format", "use 'response_format'"},
+           Case{R"("guided_decoding":{"json":{}})", unsupported_feature, "guided_decoding", "'guided_json'"},
+           Case{R"("guided_json_object":true)", unsupported_feature, "guided_json_object",
+                "use 'response_format'"},
+           Case{R"("grammar":"root ::= [a-z]","grammar_lazy":true)", unsupported_feature, "grammar_lazy",
+                "is not served"},
+           Case{R"("grammar_triggers":[{"type":1}])", unsupported_feature, "grammar_triggers",
+                "is not served"},
+           Case{R"("response_format":{"type":"json_object","value":{}})", unsupported_feature,
+                "response_format.value", "'guided_json'"},
+           Case{R"("response_format":{"type":"grammar","grammar":"root ::= [a-z]"})", unsupported_feature,
+                "response_format.grammar", "'guided_grammar'"},
+           Case{R"("response_format":{"type":"text","regex":"a"})", unsupported_feature,
+                "response_format.regex", "'guided_regex'"},
+           Case{R"("response_format":{"type":"regex","pattern":"a"})", unsupported_feature,
+                "response_format.pattern", "'guided_regex'"},
            Case{R"("guided_json":{},"guided_whitespace_pattern":"\\s")", unsupported_feature,
                 "guided_whitespace_pattern", "disable_any_whitespace"},
        }) {
@@ -187,6 +218,24 @@ TEST(StructuredOutput, ASchemaInAStringHasTheBoundsOfABody) {
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::json_too_deep);
   EXPECT_EQ(read.error().param, "guided_json");
+}
+
+// Nothing of a constraint beyond the bound is hashed or compiled.
+TEST(StructuredOutput, AConstraintHasABoundInBytes) {
+  const std::string most(1024 * 1024, 'a');
+  EXPECT_TRUE(asked(Generate::Kind::chat, R"("guided_regex":")" + most + '"'));
+  for (const auto& [sent, place] :
+       {std::pair(R"("guided_regex":"a)" + most + "\"", "guided_regex"),
+        std::pair(R"("structured_outputs":{"choice":[")" + most + "\"]}", "structured_outputs.choice"),
+        std::pair(R"("response_format":{"type":"json_object","schema":{"title":")" + most + "\"}}",
+                  "response_format.schema")}) {
+    const auto read = asked(Generate::Kind::chat, sent);
+    ASSERT_FALSE(read) << place;
+    EXPECT_EQ(read.error().code, ErrorCode::unsupported_value);
+    EXPECT_EQ(read.error().param, place);
+    EXPECT_TRUE(read.error().message.starts_with("'" + std::string(place) + "': the constraint has 10485"))
+        << read.error().message;
+  }
 }
 
 TEST(StructuredOutput, UnknownMembersAreNoted) {

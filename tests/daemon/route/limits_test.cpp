@@ -91,7 +91,8 @@ TEST_F(LimitsTest, RequestsAMinuteComeBackEvenly) {
   const auto admitted = ask(5000);
   ASSERT_TRUE(admitted) << "what is charged is admitted without a second charge";
   EXPECT_EQ(admitted->standings.requests->remaining, 0U);
-  limits.withdraw("a", *admitted, 0);
+  end(limits, *admitted, 0);
+  limits.give_back("a", 1, 0);
   EXPECT_TRUE(charge(5000)) << "what the daemon had no room for is not counted";
 }
 
@@ -113,8 +114,7 @@ TEST_F(LimitsTest, BytesAMinuteComeBackEvenly) {
   EXPECT_TRUE(charge(5000, 2500)) << "exactly then";
   limits.give_back("a", 0, 1000);
   EXPECT_TRUE(charge(5000, 1000)) << "a body that was shorter than it might have been";
-  const auto admitted = ask(5000);
-  limits.withdraw("a", *admitted, 1000);
+  limits.give_back("a", 1, 1000);
   EXPECT_TRUE(charge(5000, 1000));
   EXPECT_FALSE(charge(5000, 1));
 }
