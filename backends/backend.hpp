@@ -75,8 +75,8 @@ struct CompletionRequest {
   std::vector<std::string> stop;  // at most 16 of at most 256 bytes
   bool ignore_eos = false;
   // Every text that is sent begins a word of it (but for a last character that max_tokens cuts apart), and an
-  // answer that ends by `stop`, a stop string apart, is a word. ignore_eos has no effect then: the answer ends
-  // where its word does.
+  // answer that ends by `stop`, a stop string apart, is a word. ignore_eos has no effect then: the answer
+  // ends where its word does.
   std::optional<Constraint> constraint;
   // Resumption of a stream whose engine died: tokens already generated, and the bytes of text already
   // delivered. Greedy (and seeded) continuations are byte-equal to an uninterrupted run.
@@ -210,12 +210,11 @@ struct BackendLoad {  // a snapshot, cheap to take
   std::uint32_t kv_blocks_total = 0, kv_blocks_used = 0;
   std::uint64_t steps = 0;  // scheduler steps so far: progress, for the watchdog
   std::uint64_t prompt_tokens = 0, completion_tokens = 0;
-  std::uint64_t cached_tokens = 0;  // of the prompt tokens, those whose KV was there
-  std::uint64_t preemptions = 0;    // of a sequence whose KV another one needed: computed again
-  std::uint64_t restored_tokens =
-      0;                            // positions whose KV came back from the disk; most are cached tokens, too
-  std::uint64_t spilled_bytes = 0;  // of KV, to the disk
-  bool spills = false;              // false also once the disk has failed
+  std::uint64_t cached_tokens = 0;    // of the prompt tokens, those whose KV was there
+  std::uint64_t preemptions = 0;      // of a sequence whose KV another one needed: computed again
+  std::uint64_t restored_tokens = 0;  // positions with KV from the disk; most are cached tokens, too
+  std::uint64_t spilled_bytes = 0;    // of KV, to the disk
+  bool spills = false;                // false also once the disk has failed
 };
 
 struct Backend {

@@ -30,12 +30,12 @@ Result<grammar::Grammar> read_regex(std::string_view pattern, const grammar::Lim
 }
 
 Result<grammar::Grammar> read_choices(JsonView source, const grammar::Limits& limits, grammar::Fuel& fuel) {
-  if (!fuel.spend(source.size())) return fail(ErrorCode::unsupported_value, "the list has too many choices");
+  if (!fuel.spend(source.size())) return fail(ErrorCode::unsupported_value, "The list has too many choices.");
   std::vector<std::string> choices;
   for (const auto& [key, one] : source.members()) {
     if (!one.is_string())
       return fail(ErrorCode::invalid_value,
-                  std::string("a choice is a ") + one.type_name() + ", not a string", {},
+                  std::string("A choice is a ") + one.type_name() + ", not a string.", {},
                   "/" + std::to_string(choices.size()));
     choices.emplace_back(one.text());
   }
@@ -43,9 +43,9 @@ Result<grammar::Grammar> read_choices(JsonView source, const grammar::Limits& li
 }
 
 std::unexpected<Error> wrong_source(JsonView source, const char* expected) {
-  return fail(ErrorCode::invalid_value, std::string("the constraint is ") +
+  return fail(ErrorCode::invalid_value, std::string("The constraint is ") +
                                             (source ? source.type_name() : "absent") + "; it must be " +
-                                            expected);
+                                            expected + ".");
 }
 
 Result<grammar::Grammar> read(const Constraint& constraint, const grammar::Limits& limits,
@@ -69,7 +69,7 @@ Result<grammar::Grammar> read(const Constraint& constraint, const grammar::Limit
       if (!source.is_array()) return wrong_source(source, "an array of strings");
       return read_choices(source, limits, fuel);
   }
-  return fail(ErrorCode::invalid_value, "the constraint is of no known kind");
+  return fail(ErrorCode::invalid_value, "The constraint is of no known kind.");
 }
 
 }  // namespace
@@ -80,9 +80,9 @@ Result<void> check_size(const Constraint& constraint, const grammar::Limits& lim
   if (source.is_string()) bytes = source.text().size();
   if (source.is_array() || source.is_object()) bytes = source.json_bytes();
   if (bytes <= limits.text) return {};
-  return fail(ErrorCode::unsupported_value, "the constraint has " + std::to_string(bytes) +
+  return fail(ErrorCode::unsupported_value, "The constraint has " + std::to_string(bytes) +
                                                 " bytes; at most " + std::to_string(limits.text) +
-                                                " are served");
+                                                " are served.");
 }
 
 Result<Program> compile(const Constraint& constraint, const grammar::Limits& limits) {

@@ -80,7 +80,7 @@ Result<const Masks::Mask*> Masks::find(SetId at) {
   return mask;
 }
 
-// The first one of a mask is not of its work.
+// A mask's first collection is not charged to it: others may have filled the automaton.
 void Masks::collect(std::span<const SetId> keep) {
   const std::uint64_t before = automaton_->work();
   automaton_->collect(keep);

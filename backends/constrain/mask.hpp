@@ -42,7 +42,7 @@ class Masks {
 
   std::size_t memory() const noexcept { return used_; }
   std::uint64_t work() const noexcept { return spent(); }  // of the latest mask that was made
-  // Of all masks together.
+  // The work of all masks so far.
   std::uint64_t all_work() const noexcept { return all_work_; }
   std::size_t size() const noexcept { return masks_.size(); }
   // Gives up all masks, and with them the sets of the automaton that they hold.

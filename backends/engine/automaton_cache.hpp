@@ -27,8 +27,8 @@ struct PlayedConstraint {
 
 class AutomatonCache {
  public:
-  // Constraints that no answer plays: more are forgotten, the one used longest ago first. Those that answers
-  // play are as many as the answers, and take at most some 14 MiB each.
+  // At most so many constraints are kept that no answer plays; the one used longest ago is forgotten first.
+  // Each answer plays one, of at most some 14 MiB.
   static constexpr std::size_t kIdle = 64;
   static constexpr std::size_t kIdleBytes = std::size_t{64} << 20U;
 

@@ -37,7 +37,7 @@ class ConstrainedText {
   // A token of the answer. True: the word is whole and nothing can follow it. Fails as mask() does, and with
   // invalid_value for a token that the constraint does not allow (of a resumed answer; of mask() none is).
   Result<bool> accept(Token token);
-  // The same without a token: so it is at the beginning where the empty text is the only word.
+  // True if nothing can follow the text so far, as at the beginning where only the empty text is allowed.
   bool is_over() const { return matcher_.can_end() && matcher_.takes_no_bytes(); }
 
   std::uint64_t mask_us() const noexcept { return mask_ns_ / 1000; }

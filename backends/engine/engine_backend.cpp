@@ -33,7 +33,7 @@ constexpr std::chrono::seconds kCancelGrace{5};
 constexpr std::chrono::milliseconds kSaveGrace{800};
 // Of each step while a sequence's beginning is brought back: others' next tokens wait for it.
 constexpr std::chrono::milliseconds kRestoreSlice{10};
-// Steps whose masks took more of their time say too little of the device.
+// A step is not learned from if its masks took a larger share of its time and may have outlasted the device.
 constexpr double kMaskShare = 0.1;
 // Most commands of one request that can wait at once: submit, resume, cancel; twice, because a step that ends
 // requests makes room for others before their commands are read.
@@ -230,7 +230,8 @@ class Engine {
     for (const SequenceId id : behind_) scheduler_.pause(id);
     observe(trace);
     const double seconds = std::chrono::duration<double>(trace.end - trace.begin).count();
-    if (mask_seconds_ < kMaskShare * seconds) step_cost_.measured(plan.work, seconds);
+    if (mask_seconds_ < kMaskShare * seconds || waited_seconds_ > kMaskShare * seconds)
+      step_cost_.measured(plan.work, seconds);
     return true;
   }
   void restore_some() {
@@ -288,7 +289,9 @@ class Engine {
                                  copies_);
       if (!id) return pass(id);
       make_masks(plan);  // while the device computes, if it does so beside this thread
+      const auto waiting = std::chrono::steady_clock::now();
       auto rows = executor_.wait(*id);
+      waited_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - waiting).count();
       if (rows && (rows->logits.size() != whole * logits_per_row_ || rows->candidates.size() != cut))
         return fail(ErrorCode::internal, "The device returned another number of logits than was asked for.");
       return rows;
@@ -423,7 +426,7 @@ class Engine {
   std::vector<device::BlockCopy> copies_;
   std::vector<StepResult> results_;
   std::vector<SequenceId> behind_;
-  double mask_seconds_ = 0;
+  double mask_seconds_ = 0, waited_seconds_ = 0;
   decode::SamplerScratch scratch_;
 };
 

@@ -6,7 +6,8 @@
 
 namespace flyball::grammar {
 
-// A step is about 10 ns of work. Fuel that runs out stays empty, and its user throws away the unfinished grammar.
+// A step is about 10 ns of work. Fuel that runs out stays empty, and its user throws away the unfinished
+// grammar.
 class Fuel {
  public:
   explicit Fuel(std::uint64_t steps) noexcept : left_(steps) {}
@@ -23,9 +24,9 @@ class Fuel {
 
 struct Limits {
   std::uint64_t steps = 10'000'000;  // Fuel to read and compile one constraint: at most about 100 ms
-  std::size_t memory = 16 << 20;     // bytes of the Grammar, of the automaton of each rule, and of the Program
-  std::uint32_t depth = 64;          // of nested schemas, groups and alternatives
-  std::uint32_t text = 1 << 20;      // bytes of the source
+  std::size_t memory = 16 << 20;  // bytes of the Grammar, of the automaton of each rule, and of the Program
+  std::uint32_t depth = 64;       // of nested schemas, groups and alternatives
+  std::uint32_t text = 1 << 20;   // bytes of the source
 };
 
 }  // namespace flyball::grammar

@@ -6,8 +6,8 @@
 //
 // unevaluatedProperties and unevaluatedItems follow every keyword that evaluates: $ref, allOf, anyOf, oneOf,
 // if and dependentSchemas split the values by what they evaluate. Beside "contains", unevaluatedItems has to
-// be false. uniqueItems takes items of few literal values. A $dynamicRef is a $ref while one
-// $dynamicAnchor has its name.
+// be false. uniqueItems takes items of at most 8 values in all. A $dynamicRef is a $ref while one
+// $dynamicAnchor has its name. Counts of contains take at most 1,500 rules of the grammar.
 //
 // It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
 // exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,

@@ -275,7 +275,7 @@ Result<Dfa> exact_decimals(std::size_t fraction, Bound bound) {
   return within(of_pattern(size, bound), all_decimals(bound), bound);
 }
 
-// States of the automaton of a multiple: more take more work than one constraint may cost.
+// The largest automaton of a multiple; a larger one exceeds the work of a constraint.
 constexpr std::size_t kMostRemainders = 10'000;
 
 Result<Dfa> multiples(const Decimal& of, Bound bound) {

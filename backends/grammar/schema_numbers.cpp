@@ -62,7 +62,7 @@ Result<ValueSet> SchemaTerms::denied_numbers(const Keywords& has) {
     const auto language = in_range(which, at, bound());
     if (!language) return located(Result<ValueSet>(pass(language)), at);
     const std::size_t fraction = Decimal::of(at.value).fraction.size();
-    // With more digits behind the point fewer stand before it.
+    // Numbers with more digits behind the point have fewer before it.
     auto all = exact_decimals(fraction, bound());
     if (const std::size_t more = fraction + kMoreDigits; all && fraction > 0 && more < kExactDigits) {
       const auto longer = exact_decimals(more, bound());

@@ -73,9 +73,9 @@ class SchemaTerms {
   Result<ValueSet> dependent_required(const Keywords& has, Keyword which, bool denied);
   Result<ValueSet> dependent_schemas(const Keywords& has, Keyword which);
 
-  // unevaluatedProperties or unevaluatedItems, which `which` names. Sets by what is evaluated hold only
-  // objects or only arrays. The values of `set`, of all other keywords of the schema, whose unevaluated parts
-  // satisfy the keyword.
+  // The values of `set`, of all other keywords of the schema, whose unevaluated parts satisfy `which`:
+  // unevaluatedProperties or unevaluatedItems. The functions below it give sets of only objects or only
+  // arrays.
   Result<ValueSet> without_unevaluated(ValueSet set, const Place& schema, const Keywords& has, Keyword which);
   Result<ByEvaluated> by_evaluated(const Place& schema, Keyword which);
   Result<ByEvaluated> by_evaluated(const Place& schema, const Keywords& has, Keyword which);

@@ -1,8 +1,5 @@
 #include "daemon/api/service.hpp"
 
-#include <sys/random.h>
-
-#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <new>
@@ -24,6 +21,7 @@
 #include "daemon/api/limit_fields.hpp"
 #include "daemon/api/readiness.hpp"
 #include "daemon/api/refusal_log.hpp"
+#include "daemon/api/request_ids.hpp"
 #include "daemon/api/slo_fields.hpp"
 #include "daemon/api/views.hpp"
 #include "daemon/route/dispatcher.hpp"
@@ -46,21 +44,6 @@ constexpr std::size_t kParsedOnLoop = 16 * 1024;
 // Most bytes of a body on a path that takes none: the connection reads it to its end, and no app is charged
 // for it.
 constexpr std::uint64_t kUnusedBody = 1024;
-
-std::uint64_t random_bits() {
-  std::uint64_t bits = 0;
-  if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
-    bits = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-  return bits;
-}
-
-std::string hex(std::uint64_t value) {
-  char text[17] = "0000000000000000";
-  char digits[16];
-  const auto end = std::to_chars(digits, digits + 16, value, 16).ptr;
-  std::copy(digits, end, text + 16 - (end - digits));
-  return {text, 16};
-}
 
 std::int64_t today() {  // days since the epoch
   return std::time(nullptr) / 86'400;
@@ -100,7 +83,6 @@ struct Service::Impl {
         receipt_store(writer),
         journal(io, writer, std::move(past)),
         dispatcher(io, fleet, std::move(hardware), metrics, journal),
-        ids(random_bits()),
         seeds(random_bits()),
         refusal_timer(io),
         verdicts(compile),
@@ -136,7 +118,7 @@ struct Service::Impl {
   // A request that has passed every check but that of its constraint and those of submit().
   struct Checked {
     Generate request;
-    const config::ModelEntry& model;  // of the call's state, as all that is found here
+    const config::ModelEntry& model;  // owned by the call's state
     const BackendInfo* file;          // nullptr: not known
     route::RequestTraits traits;
     std::optional<route::ConstraintRecord> constraint = {};  // nullopt: it has none
@@ -208,7 +190,7 @@ struct Service::Impl {
   route::ReceiptStore receipt_store;
   usage::Journal journal;
   route::Dispatcher dispatcher;
-  std::uint64_t ids;      // request ids count up from a random start
+  RequestIds ids;
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
   const std::int64_t started = std::time(nullptr);
   std::unordered_set<std::shared_ptr<Inference>> active;
@@ -315,7 +297,7 @@ class Service::Impl::Compiling final : public OffLoop {
 http::Response Service::Impl::refused(const Error& error, const RouteMatch& match, std::string_view app) {
   const Codec& codec = codec_of(match);
   http::Response response = codec.error(error);
-  const std::string id = "req-" + hex(++ids);
+  const std::string id = ids.next();
   response.fields.push_back({"x-request-id", id});
   response.last = error.code == ErrorCode::bad_framing;
   if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", match.allow});
@@ -783,7 +765,7 @@ Service::Service(boost::asio::io_context& io, std::shared_ptr<const settings::Se
 Service::~Service() = default;
 
 std::string Service::next_request_id() {
-  return "req-" + hex(++impl_->ids);
+  return impl_->ids.next();
 }
 
 std::expected<http::Entry, http::Response> Service::check_head(const http::Request& head,

@@ -33,7 +33,7 @@ constexpr std::uint64_t kCopiedInATurn = 64 * 1024;
 
 const std::string kNone = "none";
 
-// What an engine finds wrong with a request before it computes anything of it.
+// Errors of the request itself: another engine would find them, too.
 bool is_of_the_request(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_value:

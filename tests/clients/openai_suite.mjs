@@ -418,7 +418,7 @@ const tests = {
     await wrong({ response_format: { type: 'xml' } }, 'unsupported_value', 'response_format.type');
     await wrong({ tool_choice: 'required' }, 'unsupported_value', 'tool_choice');
     await wrong({ tempreature: 0.5 }, 'unknown_field', 'tempreature');
-    await wrong({ guided_json: { unevaluatedProperties: false } }, 'unsupported_feature', 'guided_json');
+    await wrong({ guided_json: { not: { unevaluatedProperties: false } } }, 'unsupported_feature', 'guided_json');
     await wrong({ grammar: 'root ::= yes' }, 'invalid_value', 'grammar');
     await wrong({ messages: [{ role: 'user', content: 'x', contnet: 'y' }] }, 'unknown_field', 'messages[0].contnet');
     const long = await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }] }, 'context_length_exceeded');

@@ -57,7 +57,7 @@ BEYOND = {
     "tools": (chat(tools=TOOLS, tool_choice="required"), "unsupported_value"),
     "context": ((COMPLETION, {"prompt": "word " * 20_000, "max_tokens": 2}), "context_length_exceeded"),
     "logprobs": (chat(logprobs=True, top_logprobs=21), "invalid_value"),
-    "schema": (chat(guided_json={"unevaluatedProperties": False}), "unsupported_feature"),
+    "schema": (chat(guided_json={"not": {"unevaluatedProperties": False}}), "unsupported_feature"),
 }
 
 

@@ -67,18 +67,17 @@ TEST_F(Constrained, OneThatDoesNotCompileAsksNoEngine) {
   struct Case {
     const char *sent, *code, *param, *says;
   };
-  for (
-      const Case& c :
-      {Case{
-           R"("response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{"a":{"unevaluatedProperties":false}}}}})",
-           "unsupported_feature", "response_format.json_schema.schema",
-           "'response_format.json_schema.schema' at /properties/a/unevaluatedProperties: The keyword"},
-       Case{R"("guided_json":{"type":"text"})", "invalid_value", "guided_json", "'guided_json' at /type: "},
-       Case{R"("guided_regex":"a(")", "invalid_value", "guided_regex", "'guided_regex': The pattern "},
-       Case{R"("guided_choice":[])", "invalid_value", "guided_choice",
-            "'guided_choice': the list of choices is empty."},
-       Case{R"("guided_grammar":"start: \"a\" | start\n")", "invalid_value", "guided_grammar",
-            "'guided_grammar' at line 1, column "}}) {
+  for (const Case& c :
+       {Case{R"("response_format":{"type":"json_schema","json_schema":{"schema":)"
+             R"({"properties":{"a":{"not":{"unevaluatedProperties":false}}}}}})",
+             "unsupported_feature", "response_format.json_schema.schema",
+             "'response_format.json_schema.schema' at /properties/a/not/unevaluatedProperties: "},
+        Case{R"("guided_json":{"type":"text"})", "invalid_value", "guided_json", "'guided_json' at /type: "},
+        Case{R"("guided_regex":"a(")", "invalid_value", "guided_regex", "'guided_regex': The pattern "},
+        Case{R"("guided_choice":[])", "invalid_value", "guided_choice",
+             "'guided_choice': the list of choices is empty."},
+        Case{R"("guided_grammar":"start: \"a\" | start\n")", "invalid_value", "guided_grammar",
+             "'guided_grammar' at line 1, column "}}) {
     const Answer answer = ask(chat_with(c.sent));
     EXPECT_EQ(answer.status, 400) << c.sent;
     const json error = json::parse(answer.body)["error"];
