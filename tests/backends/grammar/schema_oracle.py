@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random words of the grammars of schemas.json, judged by Debian's python3-jsonschema: schema_oracle.py SCHEMA_WORDS.
+"""Random words of the grammars of the folder schemas, judged by Debian's python3-jsonschema: schema_oracle.py SCHEMA_WORDS.
 
 Exit 77 (SKIPPED) where that package is missing. It judges the formats whose checkers are installed, but for
 relative-json-pointer, of which it refuses "1"; the C++ tests have documents for all of them. Debian's version errs on
@@ -7,6 +7,7 @@ the schemas marked "misjudged": it resolves a reference of an embedded resource 
 there; it overlooks additionalProperties, nested unevaluatedProperties and $dynamicRef where it looks for evaluated
 properties; and it divides doubles for multipleOf, by which 0.07 is no multiple of 0.01.
 """
+import itertools
 import json
 import pathlib
 import subprocess
@@ -31,14 +32,15 @@ def format_checker():
 
 
 def main():
-    path = pathlib.Path(__file__).with_name("schemas.json")
-    cases = json.loads(path.read_text())
-    judged = failures = 0
+    paths = sorted(pathlib.Path(__file__).with_name("schemas").glob("*.json"))
+    judged = failures = schemas = 0
     checker = format_checker()
-    for seed in SEEDS:
+    for path, seed in itertools.product(paths, SEEDS):
+        cases = json.loads(path.read_text())
+        schemas += len(cases)
         run = subprocess.run([sys.argv[1], path, str(WORDS), str(seed)], capture_output=True, check=True, text=True)
         lines = [json.loads(line) for line in run.stdout.splitlines()]
-        assert len(lines) == len(cases), (len(lines), len(cases))
+        assert len(lines) == len(cases), (path, len(lines), len(cases))
         for case, line in zip(cases, lines):
             if case.get("misjudged"):
                 continue
@@ -50,7 +52,7 @@ def main():
                 if error:
                     failures += 1
                     print(f"not valid: {word!r}\n  schema {case['schema']}\n  {error.message}")
-    print(f"{judged} words of {len(cases)} schemas judged, {failures} not valid")
+    print(f"{judged} words of {schemas // len(SEEDS)} schemas judged, {failures} not valid")
     return 1 if failures or judged < 1000 else 0
 
 
