@@ -1,5 +1,6 @@
 // The cases of the folder schemas: files of JSON arrays with one case a line. A case is {"schema", "valid",
-// "invalid"}; its documents have their keys in declared order.
+// "invalid"}; its documents have their keys in declared order. "misjudged": true marks a case that
+// schema_oracle.py leaves out, and "ajv_errs" says why tests/clients/ajv_suite.mjs disagrees with it.
 #pragma once
 
 #include <algorithm>
