@@ -1,6 +1,6 @@
 // The schemas of tests/backends/grammar/schemas by the judgement of ajv: valid documents validate, invalid ones do
-// not, and documents of random walks along masks validate. A case that ajv misjudges says why in "ajv_errs", and ajv has
-// to disagree with it. Exit 77 where ajv or ajv-formats is not installed.
+// not, and documents of random walks along masks validate. A case that ajv misjudges says why in "ajv_errs", and ajv
+// has to disagree with it. Exit 77 where ajv or ajv-formats is not installed.
 //   ajv_suite.mjs MASK_WALKS  the program that walks
 //   FLYBALL_NODE_MODULES      folder with the packages (or <FLYBALL_BINARY_DIR>/node_modules)
 import assert from 'node:assert/strict';
@@ -10,8 +10,9 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const places = [process.env.FLYBALL_NODE_MODULES, process.env.FLYBALL_BINARY_DIR && join(process.env.FLYBALL_BINARY_DIR, 'node_modules')];
-const modules = places.find((place) => place && existsSync(join(place, 'ajv')) && existsSync(join(place, 'ajv-formats')));
+const build = process.env.FLYBALL_BINARY_DIR;
+const places = [process.env.FLYBALL_NODE_MODULES, build && join(build, 'node_modules')];
+const modules = places.find((place) => place && ['ajv', 'ajv-formats'].every((name) => existsSync(join(place, name))));
 if (!modules) {
   console.log('SKIPPED: the npm packages ajv and ajv-formats are not installed (FLYBALL_NODE_MODULES)');
   process.exit(77);
@@ -25,8 +26,8 @@ const kSeeds = [1, 2];
 const kFewest = 650;  // schemas
 
 const folder = fileURLToPath(new URL('../backends/grammar/schemas', import.meta.url));
-// ajv divides doubles for multipleOf, and the quotient of a multiple may be off an integer: 121120123.82 / 0.01 is off by
-// 2e-6. A quotient within 1e-3 counts as an integer.
+// ajv divides doubles for multipleOf, and the quotient of a multiple may be off an integer: 121120123.82 / 0.01 is off
+// by 2e-6. A quotient within 1e-3 counts as an integer.
 const options = { strict: false, logger: false, multipleOfPrecision: 3 };
 const meta = new Ajv2020(options);
 
@@ -102,6 +103,7 @@ for (const file of readdirSync(folder).sort()) {
     }
   }
 }
-console.log(`${schemas} schemas, ${excepted} of them exceptions: ajv judged ${documents - walked} documents of the cases and ${walked} of walks; ${failures} failures`);
+const counts = `${documents - walked} documents of the cases and ${walked} of walks`;
+console.log(`${schemas} schemas, ${excepted} of them exceptions: ajv judged ${counts}; ${failures} failures`);
 assert(schemas >= kFewest, `${schemas} schemas; ${kFewest} are wanted`);
 process.exit(failures === 0 ? 0 : 1);

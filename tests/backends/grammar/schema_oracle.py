@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random words of the grammars of the folder schemas, judged by Debian's python3-jsonschema: schema_oracle.py SCHEMA_WORDS.
+"""Words of the grammars of the folder schemas, judged by Debian's python3-jsonschema: schema_oracle.py SCHEMA_WORDS.
 
 Exit 77 (SKIPPED) where that package is missing. It judges the formats whose checkers are installed, but for
 relative-json-pointer, of which it refuses "1"; the C++ tests have documents for all of them. multipleOf is judged in
