@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <iterator>
 #include <string>
 
@@ -12,6 +11,7 @@
 #include "config/json_reader.hpp"
 #include "recognizer.hpp"
 #include "sampler.hpp"
+#include "schema_cases.hpp"
 
 namespace flyball::grammar {
 namespace {
@@ -29,14 +29,9 @@ bool accepts(const Grammar& grammar, std::string_view text) {
   return Recognizer(grammar, text).accepts();
 }
 
-Json cases() {
-  std::ifstream file(FLYBALL_SOURCE_DIR "/tests/backends/grammar/schemas.json");
-  return Json::parse(file);
-}
-
 TEST(JsonSchema, AcceptsValidDocumentsAndNoOthers) {
-  const Json all = cases();
-  ASSERT_GE(all.size(), 150u);
+  const Json all = schema_cases();
+  ASSERT_GE(all.size(), 650u);
   for (const auto& each : all) {
     const std::string schema = each["schema"].dump();
     for (const auto whitespace : {JsonOptions::Whitespace::none, JsonOptions::Whitespace::flexible}) {
@@ -57,7 +52,7 @@ TEST(JsonSchema, AcceptsValidDocumentsAndNoOthers) {
 
 TEST(JsonSchema, WordsAreJson) {
   std::mt19937 random(5);
-  for (const auto& each : cases()) {
+  for (const auto& each : schema_cases()) {
     const auto grammar = compile(each["schema"].dump());
     ASSERT_TRUE(grammar);
     Sampler sampler(*grammar);
