@@ -233,7 +233,7 @@ TEST(StructuredOutput, AConstraintHasABoundInBytes) {
     ASSERT_FALSE(read) << place;
     EXPECT_EQ(read.error().code, ErrorCode::unsupported_value);
     EXPECT_EQ(read.error().param, place);
-    EXPECT_TRUE(read.error().message.starts_with("'" + std::string(place) + "': the constraint has 10485"))
+    EXPECT_TRUE(read.error().message.starts_with("'" + std::string(place) + "': The constraint has 10485"))
         << read.error().message;
   }
 }
