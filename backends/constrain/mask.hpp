@@ -18,8 +18,8 @@ namespace flyball::constrain {
 
 struct MaskLimits {
   std::size_t memory = 16 << 20;  // bytes of masks; all are forgotten over it
-  // Work for one mask, in the automaton's units: 33 to 50 ms in the worst case that was found,
-  // tokens that each lead to a stack of their own. Masks of plain grammars take some thousands.
+  // Work for one mask, in the automaton's units: 33 to 50 ms in the worst case that was found, tokens that
+  // each lead to a stack of their own. Masks of plain grammars take some thousands.
   std::uint64_t work = 4'000'000;
 };
 

@@ -30,9 +30,8 @@ constexpr std::array kTable{
     ErrorRow{
         unsupported_feature, 400, kRequest, Retry::no,
         "The path or the field asks for a feature that Flyball does not serve, or not with this model; the "
-        "message has the reason, and docs/capabilities.md all features. A constraint of the answer may have "
-        "a "
-        "part that cannot be enforced; an engine may find that in the middle of an answer."},
+        "message has the reason, and docs/capabilities.md all features. A constraint of the answer may "
+        "have a part that cannot be enforced; an engine may find that in the middle of an answer."},
     ErrorRow{context_length_exceeded, 400, kRequest, Retry::no,
              "The prompt leaves no room for an answer in the context; the message has the context's tokens, "
              "and the "

@@ -18,8 +18,8 @@ struct StructuredOutput {
 };
 
 // invalid_value, missing_field, unsupported_value (also for a constraint longer than a compiler reads:
-// constrain::check_size), unsupported_feature, and the errors of read_packed for a
-// schema in a string. invalid_value also for two constraints in one request: the message names both fields.
+// constrain::check_size), unsupported_feature, and the errors of read_packed for a schema in a string.
+// invalid_value also for two constraints in one request: the message names both fields.
 // Unknown members of the fields are noted.
 Result<StructuredOutput> read_structured_output(const Fields& body, UnknownFields& unknown);
 
