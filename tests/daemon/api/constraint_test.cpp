@@ -211,12 +211,7 @@ struct Compiling : ::testing::Test {
   }
   template <class Condition>
   void run_until(const Condition& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!condition() && std::chrono::steady_clock::now() < deadline) {
-      rig.io.restart();
-      rig.io.run_one_for(std::chrono::milliseconds(10));
-    }
-    EXPECT_TRUE(condition());
+    EXPECT_TRUE(rig.run_until(condition));
   }
   void finish(Wire& wire) {
     run_until([&] {

@@ -33,6 +33,16 @@ struct Rig {
                api::ConstraintVerdicts::Compile compile = &api::ConstraintVerdicts::compile);
   FakeBackend& cpu(const std::string& model = "demo") { return fleet.backend(model, "cpu"); }
   FakeBackend& vulkan(const std::string& model = "demo") { return fleet.backend(model, "vulkan"); }
+  // Runs the loop beside the service's threads until the condition holds; false after 30 s.
+  template <class Condition>
+  bool run_until(const Condition& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!condition() && std::chrono::steady_clock::now() < deadline) {
+      io.restart();
+      io.run_one_for(std::chrono::milliseconds(10));
+    }
+    return condition();
+  }
 
   boost::asio::io_context io;
   std::shared_ptr<settings::Settings> settings;
