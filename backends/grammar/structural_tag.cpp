@@ -26,7 +26,7 @@ constexpr std::uint64_t kFormatSteps = 100;  // of one format or tag, its member
 constexpr std::string_view kTokensAreNotText =
     "is not served: a constraint is one of text, whatever tokens it is made of";
 
-// What ends the format that is being written.
+// The surroundings of the format that is being written.
 struct Around {
   // The ends of the tag around it, which the format's nodes have to include; none where it is in no tag or
   // not at the end of one.
@@ -109,8 +109,6 @@ class StructuralTagWriter {
     return too_large(at, "The structural tag takes more work than one constraint may cost.");
   }
 
-  // ---- members ----
-
   static Place member(const Place& of, std::string_view name) {
     return of.member(name, of.value.member(name));
   }
@@ -170,8 +168,6 @@ class StructuralTagWriter {
     return at.value.as_bool();
   }
 
-  // ---- the whole ----
-
   Result<NodeId> write_root(const Place& at) {
     if (auto ok = check_object(at, {"type", "structures", "triggers", "format"}); !ok) return pass(ok);
     const Place type = member(at, "type"), format = member(at, "format");
@@ -202,8 +198,6 @@ class StructuralTagWriter {
     if (auto ok = read_triggers(all); !ok) return pass(ok);
     return write(all, {});
   }
-
-  // ---- formats ----
 
   struct Format {
     std::string_view type;
@@ -366,8 +360,6 @@ class StructuralTagWriter {
     return ended(grammar_.repeat(*one, least, most), around);
   }
 
-  // ---- tags ----
-
   // The strings around the content of a tag or structure.
   Result<Tag> read_delimiters(const Place& at) {
     auto begin = text(member(at, "begin"), true);
@@ -465,8 +457,6 @@ class StructuralTagWriter {
     grammar_.define(rule, body);
     return grammar_.rule(rule);
   }
-
-  // ---- free text ----
 
   // `stops_place`: of those stops that are no ends of the tag around it.
   Result<FreeText> free_text(std::vector<std::string> stops, const std::vector<std::string>& excludes,
@@ -577,7 +567,7 @@ class StructuralTagWriter {
     std::vector<bool> used(sorted.size(), false);
     for (const Tag& tag : all.tags) {
       if (!fuel_->spend(20 + tag.begin.size())) return out_of_steps(tag.place);
-      // Between a string and one that it begins stand only strings that it begins, too.
+      // Strings between a trigger and a text that starts with it start with it, too.
       const auto behind = std::ranges::upper_bound(sorted, std::string_view(tag.begin), {}, trigger);
       if (behind == sorted.begin() || !tag.begin.starts_with(trigger(*(behind - 1))))
         return malformed(member(tag.place, "begin"),
@@ -602,7 +592,7 @@ class StructuralTagWriter {
     if (!free) return pass(free);
     const auto triggers = triggers_of(all);
     if (!triggers) return pass(triggers);
-    // By trigger: what stands behind it.
+    // The rests of the tags that begin with each stop.
     std::vector<std::vector<NodeId>> rests(free->stops.strings().size());
     std::vector<NodeId> tags;
     for (std::size_t i = 0; i < all.tags.size(); ++i) {

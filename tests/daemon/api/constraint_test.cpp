@@ -76,6 +76,12 @@ TEST_F(Constrained, OneThatDoesNotCompileAsksNoEngine) {
         Case{R"("guided_regex":"a(")", "invalid_value", "guided_regex", "'guided_regex': The pattern "},
         Case{R"("guided_choice":[])", "invalid_value", "guided_choice",
              "'guided_choice': the list of choices is empty."},
+        Case{R"("response_format":{"type":"structural_tag","triggers":["<f"],)"
+             R"("structures":[{"begin":"<g","schema":{},"end":""}]})",
+             "invalid_value", "response_format", "'response_format' at /structures/0/begin: "},
+        Case{R"("structured_outputs":{"structural_tag":"{\"format\":{\"type\":\"token\"}}"})",
+             "unsupported_feature", "structured_outputs.structural_tag",
+             "'structured_outputs.structural_tag' at /format/type: "},
         Case{R"("guided_grammar":"start: \"a\" | start\n")", "invalid_value", "guided_grammar",
              "'guided_grammar' at line 1, column "}}) {
     const Answer answer = ask(chat_with(c.sent));
