@@ -36,7 +36,8 @@ constexpr std::array<Row, kFeatures> kRows{{
     {Feature::schema,
      "schema",
      {Served::limit,
-      "serves structured output by JSON Schema 2020-12, regular expressions, GBNF and lists of choices, and "
+      "serves structured output by JSON Schema 2020-12, regular expressions, GBNF, lists of choices and "
+      "structural tags, and "
       "refuses a constraint that it cannot enforce exactly"}},
     {Feature::vision, "vision", {Served::no, "does not serve images: prompts are text"}},
     {Feature::audio, "audio", {Served::no, "does not serve speech: prompts are text"}},

@@ -12,6 +12,7 @@
 #include "backends/grammar/gbnf.hpp"
 #include "backends/grammar/json_schema.hpp"
 #include "backends/grammar/regex.hpp"
+#include "backends/grammar/structural_tag.hpp"
 #include "backends/model/pin.hpp"
 
 namespace flyball::constrain {
@@ -68,6 +69,9 @@ Result<grammar::Grammar> read(const Constraint& constraint, const grammar::Limit
     case Kind::choice:
       if (!source.is_array()) return wrong_source(source, "an array of strings");
       return read_choices(source, limits, fuel);
+    case Kind::structural_tag:
+      if (!source.is_object()) return wrong_source(source, "an object");
+      return grammar::from_structural_tag(source, json, limits, fuel);
   }
   return fail(ErrorCode::invalid_value, "The constraint is of no known kind.");
 }
@@ -108,7 +112,8 @@ std::string digest_of(const Constraint& constraint) {
 }
 
 std::string_view to_string(Kind kind) noexcept {
-  constexpr std::array<std::string_view, 5> kNames{"json_object", "json_schema", "regex", "gbnf", "choice"};
+  constexpr std::array<std::string_view, 6> kNames{"json_object", "json_schema", "regex",
+                                                   "gbnf",        "choice",      "structural_tag"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 

@@ -11,8 +11,8 @@
 
 namespace flyball::constrain {
 
-// Errors are those of json_schema, regex, gbnf, choice_list and compile; `where` is the place in the source.
-// invalid_value also for a source that is not of the constraint's kind.
+// Errors are those of json_schema, regex, gbnf, choice_list, structural_tag and compile; `where` is the place
+// in the source. invalid_value also for a source that is not of the constraint's kind.
 Result<Program> compile(const Constraint& constraint, const grammar::Limits& limits = {});
 
 // unsupported_value for a source that compile() would refuse for its size. Reads nothing but that.

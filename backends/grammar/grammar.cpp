@@ -67,4 +67,30 @@ void Grammar::define(RuleId which, NodeId body) {
   rule.defined = true;
 }
 
+RuleId Grammar::include(const Grammar& other) {
+  const auto at = [](const auto& these) { return static_cast<std::uint32_t>(these.size()); };
+  const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  const std::uint32_t node = at(nodes_), child = at(children_), text = at(texts_), set = at(sets_),
+                      dfa = at(dfas_), rule = at(rules_);
+  const auto moved = [node](NodeId id) { return static_cast<NodeId>(static_cast<std::uint32_t>(id) + node); };
+  for (Node one : other.nodes_) {
+    one.first += child;
+    if (one.kind == Kind::text) one.index += text;
+    if (one.kind == Kind::bytes) one.index += set;
+    if (one.kind == Kind::dfa) one.index += dfa;
+    if (one.kind == Kind::rule) one.index += rule;
+    nodes_.push_back(one);
+  }
+  for (const NodeId id : other.children_) children_.push_back(moved(id));
+  append(texts_, other.texts_);
+  append(sets_, other.sets_);
+  append(dfas_, other.dfas_);
+  for (Rule one : other.rules_) {
+    one.body = moved(one.body);
+    rules_.push_back(std::move(one));
+  }
+  memory_ += other.memory_;
+  return static_cast<RuleId>(rule);
+}
+
 }  // namespace flyball::grammar

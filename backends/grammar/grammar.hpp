@@ -53,6 +53,8 @@ class Grammar {
 
   RuleId declare(std::string name);  // for messages; need not be unique
   void define(RuleId which, NodeId body);
+  // Adds the rules of another grammar. Returns the one where that grammar's words begin.
+  RuleId include(const Grammar& other);
 
   const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
   std::span<const NodeId> children(const Node& of) const { return {children_.data() + of.first, of.count}; }

@@ -33,35 +33,53 @@ constexpr std::uint32_t kNestedItems = 32;  // items within each other before a 
 // their depth nor their recursion is the writer's.
 class Writer {
  public:
-  Writer(JsonView schema, const JsonOptions& options, const Limits& limits, Fuel& fuel)
-      : terms_(schema, options.accepts_unknown_keywords, limits, fuel),
-        options_(options),
-        limits_(limits),
-        fuel_(&fuel) {}
+  Writer(Grammar grammar, const JsonOptions& options, const Limits& limits, Fuel& fuel)
+      : options_(options), limits_(limits), fuel_(&fuel), grammar_(std::move(grammar)) {}
 
-  Result<Grammar> run() {
-    const RuleId root = grammar_.declare("root");
-    const auto all = terms_.condition(terms_.root());
+  Grammar take() { return std::move(grammar_); }
+
+  // Defines a rule of the grammar, one schema after another: they share what every schema needs.
+  Result<void> define(RuleId root, JsonView schema) {
+    terms_.emplace(schema, options_.accepts_unknown_keywords, limits_, *fuel_);
+    queue_.clear();
+    rules_.clear();
+    scalars_.clear();
+    languages_.clear();
+    kept_.clear();
+    const auto all = terms_->condition(terms_->root());
     if (!all) return pass(all);
-    if (auto ok = pieces(); !ok) return pass(ok);
-    const auto set = terms_.values(*all);
+    if (!std::exchange(has_pieces_, true))
+      if (auto ok = pieces(); !ok) return ok;
+    if (any_value_) rules_.emplace(Conjunction(), *any_value_);
+    if (const auto known = rules_.find(*all); known != rules_.end()) {
+      grammar_.define(root, grammar_.rule(known->second));
+      return {};
+    }
+    const auto set = terms_->values(*all);
     if (!set) return pass(set);
     rules_.emplace(*all, root);
-    queue_.push_back({root, *set, terms_.root()});
+    queue_.push_back({root, *set, terms_->root()});
     for (std::size_t i = 0; i < queue_.size(); ++i) {
       const auto [rule, values, place] = queue_[i];
       const auto body = write_at(place, *values);
       if (!body) return pass(body);
       grammar_.define(rule, *body);
     }
+    if (const auto any = rules_.find(Conjunction()); any != rules_.end()) any_value_ = any->second;
+    return {};
+  }
+
+  Result<Grammar> write(JsonView schema) {
+    const RuleId root = grammar_.declare("root");
+    if (auto ok = define(root, schema); !ok) return pass(ok);
     auto grammar = prune(std::move(grammar_));
     if (grammar) return *std::move(grammar);
     if (left_out_)
       return malformed(
-          terms_.root(),
+          terms_->root(),
           "No value that is served satisfies the schema; numbers have at most 21 digits before the "
           "point and 24 behind it, and rare forms of formats are not served.");
-    return malformed(terms_.root(), "No value satisfies the schema.");
+    return malformed(terms_->root(), "No value satisfies the schema.");
   }
 
  private:
@@ -123,16 +141,16 @@ class Writer {
   Result<NodeId> value(const Conjunction& all) {
     if (const auto at = scalars_.find(all); at != scalars_.end()) return at->second;
     if (const auto at = rules_.find(all); at != rules_.end()) return grammar_.rule(at->second);
-    const auto set = terms_.values(all);
+    const auto set = terms_->values(all);
     if (!set) return pass(set);
     if ((*set)->arrays.empty() && (*set)->objects.empty()) {
-      const auto node = write_at(terms_.place_of(all), **set);
+      const auto node = write_at(terms_->place_of(all), **set);
       if (node) scalars_.emplace(all, *node);
       return node;
     }
     const RuleId rule = grammar_.declare("value");
     rules_.emplace(all, rule);
-    queue_.push_back({rule, *set, terms_.place_of(all)});
+    queue_.push_back({rule, *set, terms_->place_of(all)});
     return grammar_.rule(rule);
   }
 
@@ -257,7 +275,7 @@ class Writer {
 
   // Each value in its one spelling.
   Result<std::vector<std::string>> spellings(const Conjunction& all) {
-    const auto set = terms_.values(all);
+    const auto set = terms_->values(all);
     if (!set) return pass(set);
     if (!(*set)->arrays.empty() || !(*set)->objects.empty()) return too_many_distinct();
     left_out_ |= (*set)->lossy;
@@ -618,7 +636,7 @@ class Writer {
     return enclosed("{", next[0], "}");
   }
 
-  SchemaTerms terms_;
+  std::optional<SchemaTerms> terms_;  // of the schema that is being written
   const JsonOptions& options_;
   const Limits& limits_;
   Fuel* fuel_;
@@ -631,6 +649,8 @@ class Writer {
   std::vector<Pending> queue_;
   Place place_;            // of the schema that is being written
   bool left_out_ = false;  // a set that was written is not exact
+  bool has_pieces_ = false;
+  std::optional<RuleId> any_value_;  // of every JSON value: no schema in it refers to its document
   std::map<Conjunction, RuleId> rules_;
   std::map<Conjunction, NodeId> scalars_;
   std::map<const Dfa*, NodeId> languages_;
@@ -638,6 +658,11 @@ class Writer {
   NodeId blank_{}, comma_{}, quote_{}, colon_{};
   std::optional<NodeId> number_, integer_, content_, character_, key_;
 };
+
+void say_fuel(Error& error, const Limits& limits) {
+  error.message = "The schema takes more work than the " + std::to_string(limits.steps) +
+                  " steps that one constraint may cost.";
+}
 
 }  // namespace
 
@@ -648,11 +673,27 @@ Result<Grammar> from_json_schema(JsonView schema, const JsonOptions& options, co
   if (size > limits.text)
     return fail(ErrorCode::json_too_large, "The schema has " + std::to_string(size) + " bytes; at most " +
                                                std::to_string(limits.text) + " are served.");
-  auto grammar = Writer(schema, options, limits, fuel).run();
-  if (!grammar && fuel.is_empty())
-    grammar.error().message = "The schema takes more work than the " + std::to_string(limits.steps) +
-                              " steps that one constraint may cost.";
+  auto grammar = Writer({}, options, limits, fuel).write(schema);
+  if (!grammar && fuel.is_empty()) say_fuel(grammar.error(), limits);
   return grammar;
+}
+
+Result<void> define_schemas(Grammar& grammar, std::span<const SchemaRule> schemas, const JsonOptions& options,
+                            const Limits& limits, Fuel& fuel) {
+  Writer writer(std::move(grammar), options, limits, fuel);
+  for (const auto& [rule, schema, pointer] : schemas) {
+    auto ok = writer.define(rule, schema);
+    if (ok) continue;
+    if (fuel.is_empty()) say_fuel(ok.error(), limits);
+    ok.error().where = pointer + ok.error().where;
+    return ok;
+  }
+  grammar = writer.take();
+  const auto has_word = rules_with_words(grammar);
+  for (const auto& [rule, schema, pointer] : schemas)
+    if (!has_word[static_cast<std::size_t>(rule)])
+      return fail(ErrorCode::invalid_value, "No value that is served satisfies the schema.", {}, pointer);
+  return {};
 }
 
 Result<Grammar> any_json_object(const JsonOptions& options, const Limits& limits, Fuel& fuel) {

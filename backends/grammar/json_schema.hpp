@@ -15,6 +15,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 
 #include "backends/grammar/fuel.hpp"
 #include "backends/grammar/grammar.hpp"
@@ -42,6 +44,17 @@ struct JsonOptions {
 // that no value satisfies; unsupported_value past the limits.
 Result<Grammar> from_json_schema(JsonView schema, const JsonOptions& options, const Limits& limits,
                                  Fuel& fuel);
+
+// A rule of a grammar, which is to have the values of a schema as its words.
+struct SchemaRule {
+  RuleId rule{};
+  JsonView schema;
+  std::string pointer;  // of the schema in its document: errors have it in front of their own
+};
+// Defines rules of `grammar` whose others are defined already. The schemas share the parts that every schema
+// has. Errors are those of from_json_schema; the grammar is lost with them.
+Result<void> define_schemas(Grammar& grammar, std::span<const SchemaRule> schemas, const JsonOptions& options,
+                            const Limits& limits, Fuel& fuel);
 
 // Any JSON object.
 Result<Grammar> any_json_object(const JsonOptions& options, const Limits& limits, Fuel& fuel);

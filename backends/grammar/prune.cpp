@@ -91,6 +91,14 @@ std::vector<bool> used_nodes(const Grammar& grammar, const std::vector<bool>& ha
 
 }  // namespace
 
+std::vector<bool> rules_with_words(const Grammar& grammar) {
+  const auto has_word = nodes_with_words(grammar);
+  std::vector<bool> out;
+  for (std::size_t r = 0; r < grammar.rules(); ++r)
+    out.push_back(has_word[index(grammar.body(static_cast<RuleId>(r)))]);
+  return out;
+}
+
 std::optional<Grammar> prune(Grammar grammar) {
   const auto has_word = nodes_with_words(grammar);
   if (!has_word[index(grammar.body(RuleId{0}))]) return std::nullopt;

@@ -125,7 +125,7 @@ std::optional<Constraint> get_constraint(WireReader& r) {
   if (!r.flag("constraint")) return std::nullopt;
   Constraint constraint;
   constraint.kind = static_cast<Constraint::Kind>(
-      r.u64(static_cast<std::uint64_t>(Constraint::Kind::choice), "constraint kind"));
+      r.u64(static_cast<std::uint64_t>(Constraint::kLastKind), "constraint kind"));
   constraint.source = get_json(r, "constraint source");
   constraint.compact = r.flag("constraint compact");
   return constraint;

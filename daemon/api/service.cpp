@@ -115,12 +115,13 @@ struct Service::Impl {
     // The body's share of the app's bytes: the daemon holds it, parsed or not, until the request has ended.
     std::shared_ptr<const route::HeldBytes::Share> held;
   };
-  // A request that has passed every check but that of its constraint and those of submit().
+  // A request that has passed every check but that of its constraint.
   struct Checked {
     Generate request;
     const config::ModelEntry& model;  // owned by the call's state
     const BackendInfo* file;          // nullptr: not known
     route::RequestTraits traits;
+    route::Dispatcher::Admission admission;
     std::optional<route::ConstraintRecord> constraint = {};  // nullopt: it has none
   };
   class OffLoop;
@@ -142,7 +143,7 @@ struct Service::Impl {
 
   void submit(const Call& call, Checked checked);
   // The answer to the request begins, with an engine or with a refusal.
-  std::shared_ptr<Inference> answering(const Call& call, Checked& checked);
+  std::shared_ptr<Inference> answering(const Call& call, Generate& request, const config::ModelEntry& model);
   void over(Inference& inference, const Outcome& outcome, const Call& call, const std::string& model);
   bool sees_paths(const Call& call) const;
   void found(const std::shared_ptr<Call>& lookup, Result<std::optional<route::Receipt>> receipt);
@@ -465,20 +466,19 @@ void Service::Impl::run(const Call& call, Generate request) {
   const BackendInfo* const file = call.state->settings->file_of(**model);
   if (const auto served = check_features(traits, file); !served) return answer(call, pass(served));
   if (!request.seeded) request.base.sampling.seed = seeds();
-  Checked checked{std::move(request), **model, file, std::move(traits)};
-  const Generate& asked = checked.request;
-  if (!asked.base.constraint) return submit(call, std::move(checked));
-  // Limits come before the work of compiling; submit() checks them again.
-  const auto refused = dispatcher.admission_refusal(
-      {app, **model, asked.prompts, asked.n, asked.base.max_tokens, call.body_bytes});
-  if (refused) return answering(call, checked)->refuse(*refused);
+  // Before the work of compiling: the request is in flight meanwhile.
+  auto admission =
+      dispatcher.admit({app, **model, request.prompts, request.n, request.base.max_tokens, call.body_bytes});
+  if (!admission) return answering(call, request, **model)->refuse(admission.error());
+  const bool compiles = request.base.constraint.has_value();
+  Checked checked{std::move(request), **model, file, std::move(traits), std::move(*admission)};
+  if (!compiles) return submit(call, std::move(checked));
   begin(std::make_shared<Compiling>(*this, call, std::move(checked)));
 }
 
-std::shared_ptr<Inference> Service::Impl::answering(const Call& call, Checked& checked) {
+std::shared_ptr<Inference> Service::Impl::answering(const Call& call, Generate& request,
+                                                    const config::ModelEntry& model) {
   const config::AppManifest& app = *call.app;
-  Generate& request = checked.request;
-  const config::ModelEntry& model = checked.model;
   const std::string& id = call.exchange->id();
   request.writer->begin(
       {id, std::time(nullptr), request.model.empty() ? model.id : request.model, request.choices()});
@@ -491,8 +491,8 @@ std::shared_ptr<Inference> Service::Impl::answering(const Call& call, Checked& c
 }
 
 void Service::Impl::submit(const Call& call, Checked checked) {
-  const auto inference = answering(call, checked);
   Generate& request = checked.request;
+  const auto inference = answering(call, request, checked.model);
   auto job = dispatcher.submit({.id = call.exchange->id(),
                                 .keep = call.state,
                                 .tree = *call.state->settings->tree,
@@ -502,16 +502,12 @@ void Service::Impl::submit(const Call& call, Checked checked) {
                                 .base = std::move(request.base),
                                 .prompts = std::move(request.prompts),
                                 .n = request.n,
-                                .body_bytes = call.body_bytes,
                                 .ignored_fields = request.unknown.listed(),
                                 .constraint = std::move(checked.constraint),
                                 .file = checked.file,
                                 .measured = &call.state->settings->measured},
-                               inference);
-  if (job)
-    inference->run(std::move(*job));
-  else
-    inference->refuse(job.error());
+                               std::move(checked.admission), inference);
+  inference->run(std::move(job));
 }
 
 void Service::Impl::over(Inference& inference, const Outcome& outcome, const Call& call,
@@ -606,7 +602,6 @@ void Service::Impl::run(const Call& call, Explain question) {
                             .traits = std::move(question.traits),
                             .base = {},
                             .prompts = {},
-                            .body_bytes = call.body_bytes,
                             .ignored_fields = question.unknown.listed(),
                             .file = file,
                             .measured = &call.state->settings->measured};

@@ -221,31 +221,32 @@ void Dispatcher::Impl::record(policy::Facts facts, double policy_us, std::option
   receipt.decided(std::move(facts), deciding, policy_us);
 }
 
-std::optional<Refusal> Dispatcher::Impl::admission_refusal(const Entrant& request, bool gives_back) {
+std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const Entrant& request) {
   const config::AppManifest& app = request.app;
   const Demand demand = demand_of(request.prompts, request.n, request.max_tokens, context_of(request.model));
-  auto refused = app_limits.refusal(app.id, app.limits, demand, now());
+  if (auto refused = app_limits.refusal(app.id, app.limits, demand, now()))
+    return std::unexpected(std::move(*refused));
   // An empty queue takes any request, or one of more answers than max_queue could never be served.
-  const bool full = waiting_answers > 0 && waiting_answers + demand.answers > limits.max_queue;
-  if (!refused && full) {
-    if (gives_back) app_limits.give_back(app.id, 1, request.body_bytes);
-    refused = Refusal{{ErrorCode::overloaded,
-                       "The queue is full: " + std::to_string(waiting_answers) +
-                           " answers are waiting, and its limit is " + std::to_string(limits.max_queue) + ".",
-                       {},
-                       {}},
-                      turns->pace_ms(request.model.id),
-                      app_limits.standings_of(app.id, app.limits, now())};
+  if (waiting_answers > 0 && waiting_answers + demand.answers > limits.max_queue) {
+    app_limits.give_back(app.id, 1, request.body_bytes);
+    return std::unexpected(
+        Refusal{{ErrorCode::overloaded,
+                 "The queue is full: " + std::to_string(waiting_answers) +
+                     " answers are waiting, and its limit is " + std::to_string(limits.max_queue) + ".",
+                 {},
+                 {}},
+                turns->pace_ms(request.model.id),
+                app_limits.standings_of(app.id, app.limits, now())});
   }
-  return refused;
+  auto reservation = app_limits.admit(app.id, app.limits, demand, now());
+  if (reservation) waiting_answers += reservation->answers;
+  return reservation;
 }
 
-std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const JobSpec& spec) {
-  const Entrant request{spec.app, spec.model, spec.prompts, spec.n, spec.base.max_tokens, spec.body_bytes};
-  if (auto refused = admission_refusal(request, !spec.constraint))
-    return std::unexpected(std::move(*refused));
-  const Demand demand = demand_of(spec.prompts, spec.n, spec.base.max_tokens, context_of(spec.model));
-  return app_limits.admit(spec.app.id, spec.app.limits, demand, now());
+void Dispatcher::Impl::withdraw(const std::string& app, const Limits::Reservation& reservation) {
+  waiting_answers -= reservation.answers;
+  app_limits.settle(app, reservation, 0);
+  app_limits.leave(app, reservation.answers);
 }
 
 // Tickets die from the io_context, since their destruction talks to an engine that may be calling us right
@@ -307,20 +308,28 @@ fleet::Fleet& Dispatcher::fleet() noexcept {
   return impl_->fleet;
 }
 
-std::optional<Refusal> Dispatcher::admission_refusal(const Entrant& request) {
-  auto refused = impl_->admission_refusal(request, true);
-  if (refused) ++impl_->journal.change(request.app.id, now().day()).refused;
-  return refused;
+Dispatcher::Admission::Admission(std::weak_ptr<Impl> dispatcher, std::string app,
+                                 Limits::Reservation reservation)
+    : dispatcher_(std::move(dispatcher)), app_(std::move(app)), reservation_(std::move(reservation)) {}
+
+Dispatcher::Admission::~Admission() {
+  if (const auto dispatcher = dispatcher_.lock()) dispatcher->withdraw(app_, reservation_);
 }
 
-std::expected<std::shared_ptr<Job>, Refusal> Dispatcher::submit(JobSpec spec,
-                                                                std::weak_ptr<JobObserver> observer) {
-  auto admitted = impl_->admit(spec);
-  if (!admitted) {
-    ++impl_->journal.change(spec.app.id, now().day()).refused;
-    return pass(admitted);
+std::expected<Dispatcher::Admission, Refusal> Dispatcher::admit(const Entrant& request) {
+  auto reservation = impl_->admit(request);
+  if (!reservation) {
+    ++impl_->journal.change(request.app.id, now().day()).refused;
+    return pass(reservation);
   }
-  auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(*admitted), std::move(observer));
+  return Admission(impl_, request.app.id, std::move(*reservation));
+}
+
+std::shared_ptr<Job> Dispatcher::submit(JobSpec spec, Admission admission,
+                                        std::weak_ptr<JobObserver> observer) {
+  admission.dispatcher_.reset();
+  auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(admission.reservation_),
+                                          std::move(observer));
   job->start();
   return job;
 }

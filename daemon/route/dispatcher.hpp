@@ -54,7 +54,6 @@ struct JobSpec {
   CompletionRequest base;  // all but id, prompt and resumption; its seed is the first answer's
   std::vector<Prompt> prompts;
   std::uint32_t n = 1;                              // answers to each prompt
-  std::uint64_t body_bytes = 0;                     // that the app was charged with
   std::vector<std::string> ignored_fields = {};     // for the receipt
   std::optional<ConstraintRecord> constraint = {};  // of base.constraint, for the receipt; nullopt: none
   const BackendInfo* file = nullptr;                // what the model's file says of itself, if that is known
@@ -106,26 +105,43 @@ struct DispatchLimits {
 
 class Dispatcher {
  public:
+  struct Impl;  // dispatcher_impl.hpp; named by its jobs
+
+  // The places of an admitted request: it counts as in flight and waiting, with the tokens that it may come
+  // to, until a job takes them over or this is destroyed.
+  class Admission {
+   public:
+    Admission(Admission&&) noexcept = default;
+    Admission& operator=(Admission&&) = delete;
+    ~Admission();
+
+   private:
+    friend class Dispatcher;
+    Admission(std::weak_ptr<Impl> dispatcher, std::string app, Limits::Reservation reservation);
+
+    std::weak_ptr<Impl> dispatcher_;  // null once a job has the places
+    std::string app_;
+    Limits::Reservation reservation_;
+  };
+
   // All outlive it. The use that the journal has of each app today counts against its limits.
   Dispatcher(boost::asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
              metrics::Metrics& metrics, usage::Journal& journal);
   ~Dispatcher();
 
   void set_limits(DispatchLimits limits) noexcept;
-  // Charges the app with a request whose body is still to come, as Limits::charge does. admission_refusal()
-  // and submit() give the charge back where they answer `overloaded`, unless a constraint was compiled for
-  // the request.
+  // Charges the app with a request whose body is still to come, as Limits::charge does. admit() gives the
+  // charge back where it answers `overloaded`.
   std::expected<Standings, Refusal> charge(const config::AppManifest& app, std::uint64_t body_bytes);
   Standings standings_of(const config::AppManifest& app) const;  // as of now
   void give_back(const config::AppManifest& app, std::uint64_t requests, std::uint64_t body_bytes);
-  // The refusal that submit() would answer to the charged request now: asked before anything costly is done
-  // for it. Reserves nothing, and counts a refusal as submit() does. nullopt: it would be admitted.
-  std::optional<Refusal> admission_refusal(const Entrant& request);
-  // Admits a charged request and decides at once; engines are asked later, from the io_context. Each answer
-  // takes a place of its own, as each takes a sequence of an engine. rate_limited: the app's own limits;
-  // invalid_value: they would never allow it; overloaded: the queue is full. Failures after this arrive at
-  // the observer.
-  std::expected<std::shared_ptr<Job>, Refusal> submit(JobSpec spec, std::weak_ptr<JobObserver> observer);
+  // Admits a charged request, before anything costly is done for it. Each answer takes a place of its own, as
+  // each takes a sequence of an engine. rate_limited: the app's own limits; invalid_value: they would never
+  // allow it; overloaded: the queue is full.
+  std::expected<Admission, Refusal> admit(const Entrant& request);
+  // Decides at once about the request that was admitted; engines are asked later, from the io_context.
+  // Failures arrive at the observer.
+  std::shared_ptr<Job> submit(JobSpec spec, Admission admission, std::weak_ptr<JobObserver> observer);
 
   // Decides without running: the facts as they are now, with `overrides` on top and what follows from
   // them.
@@ -137,8 +153,6 @@ class Dispatcher {
   const predict::Predictor& predictor() const noexcept;
   double widest_gap() const;  // FairQueue's, of all engines
   fleet::Fleet& fleet() noexcept;
-
-  struct Impl;  // dispatcher_impl.hpp; named by its jobs
 
  private:
   std::shared_ptr<Impl> impl_;

@@ -65,17 +65,16 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Receipts receipts;
   policy::Decision deciding;  // storage for decide(): receipts keep a copy no longer than their path
   std::size_t waiting = 0, running = 0;  // requests
-  std::size_t waiting_answers = 0;
+  std::size_t waiting_answers = 0;       // of admitted requests, whether they are submitted yet or not
   Limits app_limits;
   predict::Predictor predictor;
   SloGate slo_gate;
   BackgroundPace background_pace;
   std::uint64_t requests = 0;  // submitted so far
 
-  // The refusal of the request by its app's limits or the full queue, as of now. `gives_back`: an overloaded
-  // queue gives the charge back.
-  std::optional<Refusal> admission_refusal(const Entrant& request, bool gives_back);
-  std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);
+  std::expected<Limits::Reservation, Refusal> admit(const Entrant& request);
+  // Gives back the places of an admitted request that was never submitted.
+  void withdraw(const std::string& app, const Limits::Reservation& reservation);
   // As of now, with predictions, after the overrides.
   policy::Facts facts_for(const JobSpec& spec, const Asked& asked,
                           std::span<const policy::NamedFact> overrides = {});

@@ -100,7 +100,6 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
     prints_.push_back(
         std::make_shared<const predict::PromptPrint>(dispatcher_->predictor.print_of(prompt, spec_.app.id)));
   ++dispatcher_->waiting;
-  dispatcher_->waiting_answers += spec_.answers();
 }
 
 void RunningJob::start() {

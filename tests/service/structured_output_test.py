@@ -118,6 +118,44 @@ class StructuredOutputTest(SmallModelTest):
     def test_documents_of_opencl(self):
         self.on("opencl")
 
+    def test_calls_within_free_text(self):
+        call = {"begin": "e<add>", "schema": {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}, "end": "</add>"}
+        tag = {"structures": [call], "triggers": ["e"]}
+        one_call = {"format": {"type": "triggered_tags", "triggers": ["e"], "at_least_one": True, "stop_after_first": True,
+                               "tags": [{"begin": call["begin"], "end": call["end"],
+                                         "content": {"type": "json_schema", "json_schema": call["schema"]}}]}}
+        calls = 0
+        with self.daemon("cpu") as daemon:
+            for seed in range(6):
+                status, answer = self.ask(daemon, response_format=dict({"type": "structural_tag"}, **tag), temperature=1,
+                                          seed=seed, max_tokens=120)
+                self.assertEqual(status, 200, answer)
+                calls += self.calls_in(answer["choices"][0])
+            self.assertGreater(calls, 0, "the trigger is a letter that random text has")
+            status, answer = self.ask(daemon, structured_outputs={"structural_tag": json.dumps(one_call)}, temperature=1,
+                                      seed=7, max_tokens=120)
+            self.assertEqual(status, 200, answer)
+            self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
+            self.assertEqual(self.calls_in(answer["choices"][0]), 1)
+            self.assertTrue(answer["choices"][0]["text"].startswith("e<add>"))
+
+    def calls_in(self, choice):
+        """The number of whole calls in the text. Each letter e outside of them begins one, which may be cut off."""
+        free, calls = choice["text"], 0
+        while "e" in free:
+            rest = free[free.index("e"):]
+            if "</add>" not in rest:
+                self.assertEqual(choice["finish_reason"], "length", rest)
+                self.assertEqual(rest[:6], "e<add>"[:len(rest)])
+                break
+            self.assertTrue(rest.startswith("e<add>"), rest)
+            document, free = rest[6:].split("</add>", 1)
+            numbers = json.loads(document)
+            self.assertEqual(len(numbers), 2)
+            self.assertTrue(all(isinstance(n, int) and 0 <= n <= 999 for n in numbers), numbers)
+            calls += 1
+        return calls
+
     def test_a_document_survives_the_death_of_its_worker_byte_for_byte(self):
         schema = {"type": "array", "minItems": 12, "maxItems": 12, "items": record(
             {"id": COUNT, "name": {"type": "string", "minLength": 4, "maxLength": 12}, "tags": {

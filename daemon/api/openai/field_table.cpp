@@ -14,8 +14,8 @@ using enum FieldOf;
 using enum FieldUse;
 using config::Feature;
 
-constexpr std::string_view kNoTags =
-    "is not served: a constraint holds for the whole answer, and never for parts of it alone";
+constexpr std::string_view kNoLazyGrammar =
+    "is not served: a grammar holds for the whole answer; 'structural_tag' constrains parts of one";
 constexpr std::string_view kNoWhitespacePattern =
     "is not served; 'structured_outputs' has 'disable_any_whitespace'";
 constexpr std::string_view kOwnFields =
@@ -32,7 +32,7 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, served, "logit_bias response_format seed stop stream_options"},
     FieldGroup{body, kBoth, served,
                "guided_json guided_regex guided_choice guided_grammar structured_outputs grammar json_schema "
-               "regex ebnf"},
+               "regex ebnf structural_tag"},
     FieldGroup{body, kExplain, served, "facts"},
 
     FieldGroup{body, kBoth, accepted, "user safety_identifier metadata request_id",
@@ -73,11 +73,10 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, refused, "reasoning_format",
                "is not served: what the model reasons is part of the text", R"(["none"])"},
     FieldGroup{body, kBoth, refused, "format", kUseResponseFormat, R"([""])", Feature::schema},
-    FieldGroup{body, kBoth, refused, "structural_tag", kNoTags, "[]", Feature::schema},
     FieldGroup{body, kBoth, refused, "guided_decoding", kOwnFields, "[]", Feature::schema},
     FieldGroup{body, kBoth, refused, "guided_json_object", kUseResponseFormat, "[false]", Feature::schema},
-    FieldGroup{body, kBoth, refused, "grammar_lazy", kNoTags, "[false]", Feature::schema},
-    FieldGroup{body, kBoth, refused, "grammar_triggers", kNoTags, "[[]]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "grammar_lazy", kNoLazyGrammar, "[false]", Feature::schema},
+    FieldGroup{body, kBoth, refused, "grammar_triggers", kNoLazyGrammar, "[[]]", Feature::schema},
     FieldGroup{body, kBoth, refused, "guided_whitespace_pattern", kNoWhitespacePattern, R"([""])",
                Feature::schema},
     FieldGroup{body, kBoth, refused, "draft_model speculative", "", "[]", Feature::draft_model},
@@ -139,7 +138,7 @@ constexpr std::array kGroups{
     FieldGroup{stream_options, kBoth, refused, "continuous_usage_stats",
                "is not served: usage comes once, at the end", "[false]"},
 
-    FieldGroup{response_format, kBoth, served, "type json_schema schema"},
+    FieldGroup{response_format, kBoth, served, "type json_schema schema structures triggers format"},
     FieldGroup{response_format, kBoth, accepted, "strict", kAlwaysStrict},
     FieldGroup{response_format, kBoth, accepted, "name description", kSchemaLabels},
     FieldGroup{response_format, kBoth, refused, "value grammar regex pattern", kOwnFields, "[]",
@@ -149,12 +148,11 @@ constexpr std::array kGroups{
     FieldGroup{json_schema, kBoth, accepted, "name description", kSchemaLabels},
 
     FieldGroup{structured_outputs, kBoth, served,
-               "json regex choice grammar json_object disable_any_whitespace"},
+               "json regex choice grammar structural_tag json_object disable_any_whitespace"},
     FieldGroup{structured_outputs, kBoth, accepted, "disable_fallback",
                "one compiler reads every constraint"},
     FieldGroup{structured_outputs, kBoth, refused, "disable_additional_properties",
                "is not served: say 'additionalProperties' in the schema", "[false]", Feature::schema},
-    FieldGroup{structured_outputs, kBoth, refused, "structural_tag", kNoTags, "[]", Feature::schema},
     FieldGroup{structured_outputs, kBoth, refused, "whitespace_pattern", kNoWhitespacePattern, R"([""])",
                Feature::schema},
 

@@ -27,13 +27,16 @@ constexpr std::array kFieldForms{
     NamedForm{"json_schema", Form::json_schema},
     NamedForm{"regex", Form::regex},
     NamedForm{"ebnf", Form::gbnf},
+    NamedForm{"structural_tag", Form::structural_tag},
 };
 constexpr std::array kStructuredForms{
     NamedForm{"json", Form::json_schema},
     NamedForm{"regex", Form::regex},
     NamedForm{"choice", Form::choice},
     NamedForm{"grammar", Form::gbnf},
+    NamedForm{"structural_tag", Form::structural_tag},
 };
+constexpr std::array<std::string_view, 3> kTagMembers{"structures", "triggers", "format"};
 
 std::unexpected<Error> refuse(ErrorCode code, std::string param, const std::string& what) {
   std::string message = "'" + param + "' " + what + ".";
@@ -56,21 +59,36 @@ bool is_list_of_strings(JsonView value) {
   return true;
 }
 
-Result<PackedJson> read_schema(JsonView value, const std::string& place) {
+// `what` the object is. A string holds it as JSON text.
+Result<PackedJson> read_object(JsonView value, const std::string& place, const std::string& what) {
   if (value.is_object()) return PackedJson(value);
-  if (!value.is_string()) return refuse(ErrorCode::invalid_value, place, "must be a JSON schema, an object");
-  auto schema = read_packed(value.text(), {}, "'" + place + "'");
-  if (!schema) {
-    schema.error().param = place;
-    return schema;
+  if (!value.is_string()) return refuse(ErrorCode::invalid_value, place, "must be " + what + ", an object");
+  auto object = read_packed(value.text(), {}, "'" + place + "'");
+  if (!object) {
+    object.error().param = place;
+    return object;
   }
-  if (!schema->view().is_object())
-    return refuse(ErrorCode::invalid_value, place, "must hold a JSON schema, an object");
-  return schema;
+  if (!object->view().is_object())
+    return refuse(ErrorCode::invalid_value, place, "must hold " + what + ", an object");
+  return object;
+}
+
+// A response_format without the members that are not the structural tag's.
+PackedJson tag_in(JsonView format) {
+  JsonPacker packer;
+  packer.open(JsonKind::object);
+  for (const std::string_view name : kTagMembers)
+    if (const JsonView value = format.member(name)) {
+      packer.key(name);
+      packer.value(value);
+    }
+  packer.close(format.json_bytes());
+  return packer.take();
 }
 
 Result<PackedJson> read_source(Form form, JsonView value, const std::string& place) {
-  if (form == Form::json_schema) return read_schema(value, place);
+  if (form == Form::json_schema) return read_object(value, place, "a JSON schema");
+  if (form == Form::structural_tag) return read_object(value, place, "a structural tag");
   if (form == Form::choice) {
     if (!is_list_of_strings(value))
       return refuse(ErrorCode::invalid_value, place, "must be an array of strings");
@@ -90,13 +108,14 @@ class StructuredOutputReader {
     for (const NamedForm& one : kFieldForms)
       if (ok) ok = add(one.form, body_.member(one.name), std::string(one.name));
     if (!ok) return pass(ok);
-    if (out_.constraint) out_.constraint->compact = compact_ && is_json();
+    if (out_.constraint) out_.constraint->compact = compact_ && may_hold_json();
     return std::move(out_);
   }
 
  private:
-  bool is_json() const {
-    return out_.constraint->kind == Form::json_object || out_.constraint->kind == Form::json_schema;
+  bool may_hold_json() const {
+    const Form form = out_.constraint->kind;
+    return form == Form::json_object || form == Form::json_schema || form == Form::structural_tag;
   }
 
   Result<void> put(Form form, PackedJson source, std::string place) {
@@ -129,6 +148,11 @@ class StructuredOutputReader {
     if (auto ok = check_members(format, FieldOf::response_format, kBoth, "response_format", unknown_); !ok)
       return ok;
     const JsonView wrapper = format.member("json_schema"), schema = format.member("schema");
+    const bool is_tag = type.text() == "structural_tag";
+    for (const std::string_view name : kTagMembers)
+      if (!is_tag && format.member(name))
+        return refuse(ErrorCode::invalid_value, "response_format." + std::string(name),
+                      "is only allowed with the type 'structural_tag'");
     if (type.text() == "json_schema") return read_json_schema(wrapper, schema);
     if (wrapper)
       return refuse(ErrorCode::invalid_value, "response_format.json_schema",
@@ -137,12 +161,13 @@ class StructuredOutputReader {
       return is_absent(schema) || is_empty_object(schema)
                  ? put(Form::json_object, {}, "response_format")
                  : add(Form::json_schema, schema, "response_format.schema");
-    if (type.text() != "text")
+    if (type.text() != "text" && !is_tag)
       return refuse(ErrorCode::unsupported_value, "response_format.type",
-                    "is served as 'text', 'json_object' or 'json_schema' only");
+                    "is served as 'text', 'json_object', 'json_schema' or 'structural_tag' only");
     if (schema)
       return refuse(ErrorCode::invalid_value, "response_format.schema",
                     "is only allowed with the type 'json_schema' or 'json_object'");
+    if (is_tag) return put(Form::structural_tag, tag_in(format), "response_format");
     return {};
   }
 

@@ -230,7 +230,7 @@ TEST_F(BadInput, wrong_types_and_ranges_name_the_field) {
   field(R"("stream_options":{"include_usage":true})", "stream_options");
   field(R"("tool_choice":"required")", "tool_choice", "unsupported_value");
   field(R"("response_format":{"type":"xml"})", "response_format.type", "unsupported_value");
-  field(R"("structural_tag":"{}")", "structural_tag", "unsupported_feature");
+  field(R"("structural_tag":"[]")", "structural_tag");
   refused(post(kChat, R"({"messages":[]})"), 400, "invalid_value", "messages");
   refused(post(kChat, R"({})"), 400, "missing_field", "messages");
   refused(post(kChat, R"({"messages":[{"role":"robot","content":"x"}]})"), 400, "invalid_value",

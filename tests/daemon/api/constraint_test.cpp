@@ -76,6 +76,12 @@ TEST_F(Constrained, OneThatDoesNotCompileAsksNoEngine) {
         Case{R"("guided_regex":"a(")", "invalid_value", "guided_regex", "'guided_regex': The pattern "},
         Case{R"("guided_choice":[])", "invalid_value", "guided_choice",
              "'guided_choice': the list of choices is empty."},
+        Case{R"("response_format":{"type":"structural_tag","triggers":["<f"],)"
+             R"("structures":[{"begin":"<g","schema":{},"end":""}]})",
+             "invalid_value", "response_format", "'response_format' at /structures/0/begin: "},
+        Case{R"("structured_outputs":{"structural_tag":"{\"format\":{\"type\":\"token\"}}"})",
+             "unsupported_feature", "structured_outputs.structural_tag",
+             "'structured_outputs.structural_tag' at /format/type: "},
         Case{R"("guided_grammar":"start: \"a\" | start\n")", "invalid_value", "guided_grammar",
              "'guided_grammar' at line 1, column "}}) {
     const Answer answer = ask(chat_with(c.sent));
@@ -92,6 +98,19 @@ TEST_F(Constrained, OneThatDoesNotCompileAsksNoEngine) {
   }
   EXPECT_TRUE(rig.cpu().started.empty() && rig.fleet.acquired.empty());
   EXPECT_EQ(rig.service.in_flight(), 0U);
+}
+
+TEST_F(Constrained, OneThatDoesNotCompileGivesItsPlaceBack) {
+  auto bounded = make_settings();
+  bounded->apps[0].limits.in_flight = 1;
+  bounded->apps[0].limits.tokens_per_day = 1000;
+  rig.service.reload(bounded);
+  const Answer before = ask(chat_with(R"("guided_regex":"a(","max_tokens":10)"));
+  EXPECT_EQ(before.status, 400);
+  const Answer again = ask(chat_with(R"("guided_regex":"a(","max_tokens":10)"));
+  EXPECT_EQ(again.status, 400);
+  EXPECT_EQ(again.field("x-ratelimit-remaining-tokens"), "1000");
+  EXPECT_EQ(ask(kHello).status, 200);
 }
 
 TEST_F(Constrained, TheErrorOfALongNameIsShort) {
@@ -335,25 +354,54 @@ TEST_F(Compiling, TheLimitsOfTheAppComeFirst) {
   EXPECT_TRUE(gate.marks().empty());
 }
 
-// The full queue gives a request's charge back, but not after the daemon has worked for the request.
-TEST_F(Compiling, AFullQueueGivesNoChargeBackForACompiledConstraint) {
+// A request is admitted once, before its constraint is compiled, and has its places from then on.
+TEST_F(Compiling, AConstraintThatIsCompiledCountsAsInFlight) {
+  auto bounded = settings();
+  bounded->apps[1].limits.in_flight = 1;
+  rig.service.reload(bounded);
+  Wire first(rig), plain(rig), refused(rig), last(rig);
+  first.send(constrained("key-bobby", "b1"));
+  gate.await_entered(1);
+  plain.send(post(kChatPath, kHello, "key-bobby"));
+  refused.send(constrained("key-bobby", "b2"));
+  for (Wire* wire : {&plain, &refused}) EXPECT_EQ(wire->answer().status, 429) << wire->received();
+  EXPECT_EQ(rig.service.off_loop(), 1U);
+  gate.open();
+  finish(first);
+  EXPECT_EQ(first.answer().status, 200);
+  last.send(constrained("key-bobby", "b3"));
+  finish(last);
+  EXPECT_EQ(last.answer().status, 200);
+  EXPECT_EQ(gate.marks(), (std::vector<std::string>{"b1", "b3"}));
+}
+
+TEST_F(Compiling, AConstraintThatIsCompiledTakesItsPlaceInTheQueue) {
   auto bounded = settings();
   bounded->config.max_queue = 1;
   bounded->apps[0].limits.requests_per_minute = 3;
   rig.service.reload(bounded);
-  rig.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
-  Wire compiled_first(rig), fills(rig), refused_first(rig);
-  compiled_first.send(constrained("key-alice", "a1"));
+  Wire compiled(rig), refused(rig);
+  compiled.send(constrained("key-alice", "a1"));
   gate.await_entered(1);
-  fills.send(post(kChatPath, kHello));
-  refused_first.send(constrained("key-alice", "a2"));
+  refused.send(post(kChatPath, kHello));
+  EXPECT_EQ(refused.answer().status, 503);
+  EXPECT_EQ(refused.answer().field("x-ratelimit-remaining-requests"), "2") << "the charge is given back";
   gate.open();
-  finish(compiled_first);
-  for (Wire* wire : {&refused_first, &compiled_first}) {
-    EXPECT_EQ(wire->answer().status, 503) << wire->received();
-    EXPECT_EQ(wire->answer().field("x-ratelimit-remaining-requests"), "1");
-  }
-  EXPECT_EQ(gate.marks(), (std::vector<std::string>{"a1"}));
+  finish(compiled);
+  EXPECT_EQ(compiled.answer().status, 200);
+}
+
+TEST_F(Compiling, AClientThatLeavesGivesItsPlaceBack) {
+  auto bounded = settings();
+  bounded->apps[1].limits.in_flight = 1;
+  rig.service.reload(bounded);
+  Wire compiled(rig), left(rig), next(rig);
+  compiled.send(constrained("key-alice", "a1"));
+  gate.await_entered(1);
+  left.send(constrained("key-bobby", "b1"));
+  left.hang_up();
+  next.send(post(kChatPath, kHello, "key-bobby"));
+  EXPECT_EQ(next.answer().status, 200) << next.received();
 }
 
 TEST_F(Compiling, TheServiceEndsWhileAConstraintIsCompiled) {

@@ -72,6 +72,18 @@ constexpr Spelling kSpellings[] = {
      "json_schema"},
     {R"("regex":"a+")", ConstraintKind::regex, R"("a+")", "regex"},
     {R"("ebnf":"root ::= [a-z]")", ConstraintKind::gbnf, R"("root ::= [a-z]")", "ebnf"},
+    {R"("response_format":{"type":"structural_tag","structures":[{"begin":"<f>","schema":{},"end":""}],"triggers":["<f"]})",
+     ConstraintKind::structural_tag,
+     R"({"structures":[{"begin":"<f>","schema":{},"end":""}],"triggers":["<f"]})", "response_format"},
+    {R"("response_format":{"type":"structural_tag","name":"a","strict":true,"schema":null,"format":{"type":"any_text"}})",
+     ConstraintKind::structural_tag, R"({"format":{"type":"any_text"}})", "response_format"},
+    {R"("response_format":{"type":"structural_tag"})", ConstraintKind::structural_tag, "{}",
+     "response_format"},
+    {R"("structured_outputs":{"structural_tag":"{\"type\":\"structural_tag\",\"triggers\":[]}"})",
+     ConstraintKind::structural_tag, R"({"type":"structural_tag","triggers":[]})",
+     "structured_outputs.structural_tag"},
+    {R"("structural_tag":"{\"format\":{}}")", ConstraintKind::structural_tag, R"({"format":{}})",
+     "structural_tag"},
 };
 
 TEST(StructuredOutput, EachSpellingIsAConstraintOfChatsAndCompletions) {
@@ -134,6 +146,7 @@ TEST(StructuredOutput, WhitespaceIsLeftOutOfJsonOnRequest) {
   EXPECT_TRUE(compact(R"(,"json":{}})"));
   EXPECT_TRUE(compact(R"(,"json_object":true})"));
   EXPECT_TRUE(compact(R"(},"response_format":{"type":"json_object"})"));
+  EXPECT_TRUE(compact(R"(,"structural_tag":"{}"})"));
   EXPECT_FALSE(compact(R"(,"regex":"a"})"));
 }
 
@@ -147,7 +160,7 @@ TEST(StructuredOutput, ErrorsNameThePlace) {
   for (const Case& c : {
            Case{R"("response_format":[])", invalid_value, "response_format", "an object with a 'type'"},
            Case{R"("response_format":{"type":"xml"})", unsupported_value, "response_format.type",
-                "'text', 'json_object' or 'json_schema' only"},
+                "'text', 'json_object', 'json_schema' or 'structural_tag' only"},
            Case{R"("response_format":{"type":"json_schema"})", missing_field,
                 "response_format.json_schema.schema", "is required"},
            Case{R"("response_format":{"type":"json_schema","json_schema":{"name":"a"}})", missing_field,
@@ -177,14 +190,26 @@ TEST(StructuredOutput, ErrorsNameThePlace) {
                 "must be a boolean"},
            Case{R"("structured_outputs":{"disable_any_whitespace":"yes"})", invalid_value,
                 "structured_outputs.disable_any_whitespace", "must be a boolean"},
-           Case{R"("structured_outputs":{"structural_tag":"{}"})", unsupported_feature,
-                "structured_outputs.structural_tag", "is not served"},
+           Case{R"("structured_outputs":{"structural_tag":"{"})", invalid_json,
+                "structured_outputs.structural_tag", "is not valid JSON"},
+           Case{R"("structured_outputs":{"structural_tag":[]})", invalid_value,
+                "structured_outputs.structural_tag", "must be a structural tag, an object"},
+           Case{R"("structured_outputs":{"structural_tag":"{}","regex":"a"})", invalid_value,
+                "structured_outputs.structural_tag", "are both set"},
+           Case{R"("response_format":{"type":"json_object","triggers":["<f"]})", invalid_value,
+                "response_format.triggers", "with the type 'structural_tag'"},
+           Case{R"("response_format":{"type":"text","structures":[]})", invalid_value,
+                "response_format.structures", "with the type 'structural_tag'"},
+           Case{R"("response_format":{"type":"structural_tag","schema":{}})", invalid_value,
+                "response_format.schema", "with the type 'json_schema' or 'json_object'"},
+           Case{R"("response_format":{"type":"structural_tag","json_schema":{"schema":{}}})", invalid_value,
+                "response_format.json_schema", "with the type 'json_schema'"},
            Case{R"("structured_outputs":{"json":{},"whitespace_pattern":"\\s"})", unsupported_feature,
                 "structured_outputs.whitespace_pattern", "disable_any_whitespace"},
            Case{R"("structured_outputs":{"json":{},"disable_additional_properties":true})",
                 unsupported_feature, "structured_outputs.disable_additional_properties",
                 "'additionalProperties'"},
-           Case{R"("structural_tag":"{}")", unsupported_feature, "structural_tag", "is not served"},
+           Case{R"("structural_tag":"[]")", invalid_value, "structural_tag", "must hold a structural tag"},
            Case{R"("format":"json")", unsupported_feature, "format", "use 'response_format'"},
            Case{R"("guided_decoding":{"json":{}})", unsupported_feature, "guided_decoding", "'guided_json'"},
            Case{R"("guided_json_object":true)", unsupported_feature, "guided_json_object",

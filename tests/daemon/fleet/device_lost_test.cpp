@@ -60,12 +60,15 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
   };
   for (int n = 1; n <= 5; ++n) {
     const auto seen = std::make_shared<Observer>();
-    auto job = dispatcher.submit({"job", nullptr, tree, app, model, {}, base, {TextPrompt{"x"}}, 1}, seen);
-    ASSERT_TRUE(job);
+    const std::vector<Prompt> prompts{TextPrompt{"x"}};
+    auto admission = dispatcher.admit({app, model, prompts});
+    ASSERT_TRUE(admission);
+    auto job = dispatcher.submit({"job", nullptr, tree, app, model, {}, base, prompts, 1},
+                                 std::move(*admission), seen);
     ASSERT_TRUE(test::run_until(io, [&] { return seen->done || !seen->error.empty(); })) << n;
     EXPECT_EQ(seen->error, "") << n;
     EXPECT_EQ(seen->text, "0 1 2 3 4 5 ") << n;
-    const auto& attempts = (*job)->receipt().attempts;
+    const auto& attempts = job->receipt().attempts;
     if (n <= 3) {
       ASSERT_EQ(attempts.size(), 2U) << n;
       EXPECT_EQ(attempts[0].backend, "opencl");
@@ -75,7 +78,7 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
       ASSERT_EQ(attempts.size(), 1U) << n;
     }
     EXPECT_EQ(attempts.back().backend, "cpu") << n;
-    job->reset();
+    job.reset();
     EXPECT_TRUE(test::run_until(io, [&] { return opencl().pid == 0; })) << n;
     EXPECT_EQ(opencl().state == fleet::WorkerState::disabled, n >= 3) << n;
   }

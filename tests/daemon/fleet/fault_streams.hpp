@@ -69,15 +69,17 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
   base.max_tokens = 40;
   base.ignore_eos = true;
   const auto answer = std::make_shared<Answer>();
-  auto job = dispatcher.submit(
-      {"job", nullptr, tree, app, config.models[0], {}, base, {TextPrompt{"Once upon a time"}}, 1}, answer);
-  if (!job) {
-    answer->error = job.error().error.message;
+  const std::vector<Prompt> prompts{TextPrompt{"Once upon a time"}};
+  auto admission = dispatcher.admit({app, config.models[0], prompts});
+  if (!admission) {
+    answer->error = admission.error().error.message;
     return *answer;
   }
+  auto job = dispatcher.submit({"job", nullptr, tree, app, config.models[0], {}, base, prompts, 1},
+                               std::move(*admission), answer);
   EXPECT_TRUE(run_until(
       io, [&] { return answer->done || !answer->error.empty(); }, std::chrono::minutes(15)));
-  answer->attempts = (*job)->receipt().attempts;
+  answer->attempts = job->receipt().attempts;
   const auto ended = [&] {
     for (const auto& worker : fleet->status())
       if (worker.backend == backend) answer->worker = worker;
@@ -86,7 +88,7 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
   if (!fail_at.empty()) {
     EXPECT_TRUE(run_until(io, ended)) << fail_at;
   }
-  job->reset();
+  job.reset();
   fleet.reset();
   return *answer;
 }
