@@ -61,8 +61,9 @@ Result<void> check_fields(const config::AppManifest& app, const UnknownFields& u
 ListedModel listed(const InForce& state, const config::ModelEntry& model, std::string unavailable,
                    std::string digest) {
   const BackendInfo* const file = state.settings->file_of(model);
-  return {&model, std::move(unavailable), std::move(digest), traits_of(file),
-          route::served_context(model, file)};
+  return {
+      &model, std::move(unavailable), std::move(digest), traits_of(file), route::served_context(model, file),
+      file};
 }
 
 double milliseconds_since(http::TimePoint from) {
@@ -131,6 +132,7 @@ struct Service::Impl {
   void run(const Call& call, Generate request);
   void run(const Call& call, ListModels operation);
   void run(const Call& call, ShowModel operation);
+  void run(const Call& call, Tell operation);
   void run(const Call& call, TellHealth operation);
   void run(const Call& call, TellReadiness operation);
   void run(const Call& call, TellMetrics operation);
@@ -566,6 +568,10 @@ void Service::Impl::run(const Call& call, ShowModel operation) {
   answer(call,
          operation.answer(
              listed(*call.state, **model, unavailable_models(seen)[id], loaded_digests(seen)[id]), started));
+}
+
+void Service::Impl::run(const Call& call, Tell operation) {
+  answer(call, json_response(std::move(operation.json)));
 }
 
 void Service::Impl::run(const Call& call, TellHealth) {

@@ -12,7 +12,7 @@
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/errors.hpp"
 #include "daemon/api/openai/field_table.hpp"
-#include "daemon/api/openai/parameters.hpp"
+#include "daemon/api/parameters.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/api/table/codecs.hpp"
 
@@ -45,7 +45,7 @@ TEST(docs, errors) {
 TEST(docs, parameters) {
   using namespace openai;
   const std::string doc = read_doc("http-api.md");
-  for (const Parameter& p : openai::parameters()) {
+  for (const Parameter& p : field_table().parameters()) {
     std::string range;
     if (type_name(p) != "boolean") {
       range = p.min_excluded ? "over " : "";
@@ -60,14 +60,14 @@ TEST(docs, parameters) {
     EXPECT_NE(doc.find(line), std::string::npos) << "docs/http-api.md lacks:\n" << line;
   }
   EXPECT_EQ(rows_beginning(doc, "\n| `"),
-            openai::parameters().size() + openai::field_groups().size() + routes(all_codecs()).size());
+            field_table().parameters().size() + field_table().groups().size() + routes(all_codecs()).size());
 }
 
 TEST(docs, fields) {
   using namespace openai;
   const std::string doc = read_doc("http-api.md");
   std::string lines;
-  for (const FieldGroup& group : field_groups()) {
+  for (const FieldGroup& group : field_table().groups()) {
     lines += "| `";
     for (const char c : group.names) lines += c == ' ' ? std::string("`, `") : std::string(1, c);
     const char* where = group.endpoints == kEverywhere    ? "both, explain"

@@ -1,23 +1,26 @@
-// The one table of scalar request parameters: name, type, range, default, and where each goes.
-// docs/http-api.md is checked against it by a test; the engine checks the same ranges again (flyball::check).
+// Scalars of requests: name, type, range, default, and where each goes; a row of an API's table for each. The
+// engine checks the same ranges again (flyball::check). And the two other settings that every API has.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "config/error.hpp"
+#include "daemon/api/field_table.hpp"
+#include "daemon/api/operation.hpp"
 
-namespace flyball::api::openai {
+namespace flyball::api {
 
 class Fields;
 
 // `max_tokens` of a request that wants as many tokens as the context leaves.
 inline constexpr std::uint32_t kNoTokenLimit = UINT32_MAX;
+inline constexpr std::size_t kMaxStops = 16, kMaxStopBytes = 256;
 
 // Scalars of a request that are not sampling parameters.
 struct Scalars {
@@ -31,11 +34,6 @@ struct Scalars {
   std::int32_t legacy_logprobs = -1;  // completions; -1: not given
   bool ignore_eos = false;
 };
-
-enum Endpoints : std::uint8_t { kChat = 1, kCompletions = 2, kBoth = 3, kExplain = 4, kEverywhere = 7 };
-constexpr Endpoints operator|(Endpoints a, Endpoints b) noexcept {
-  return static_cast<Endpoints>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
-}
 
 // A value out of the range that clients of other servers send, and the value that it stands for.
 struct Sentinel {
@@ -54,14 +52,18 @@ struct Parameter {
   std::string_view fallback;  // the default in words
   Destination destination;
   std::optional<Sentinel> sentinel = {};
+  FieldOf of = FieldOf::body;
 };
 
-std::span<const Parameter> parameters() noexcept;
 std::string_view type_name(const Parameter& parameter) noexcept;  // "number", "integer", "boolean"
 
-// Reads every scalar of the table that `body` has; null counts as absent. invalid_value with the
-// name as param, the value and the range in the message; also where two names of one setting differ.
-Result<void> read_parameters(const Fields& body, Endpoints endpoint, SamplingParams& sampling,
-                             Scalars& scalars);
+// Reads every scalar of the table that the object has; null counts as absent. invalid_value with the place as
+// param, the value and the range in the message; also where two names of one setting differ.
+Result<void> read_parameters(const Fields& object, SamplingParams& sampling, Scalars& scalars);
 
-}  // namespace flyball::api::openai
+// `stop`: a string, or an array of them. invalid_value.
+Result<void> read_stop(const Fields& object, std::vector<std::string>& stop);
+// `seed`: a 64-bit integer, or -1 for one that is drawn. invalid_value.
+Result<void> read_seed(const Fields& object, Generate& out);
+
+}  // namespace flyball::api
