@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,12 @@ struct Sentinel {
   double value, stands_for;
   std::string_view words;  // what it means
 };
+
+inline constexpr double kMaxTokens = 1'000'000;  // beyond any context this release can hold
+// Tokens whose probability sums up to as good as nothing: the likeliest one.
+inline constexpr Sentinel kLikeliestAlone{0, std::numeric_limits<float>::min(), "the likeliest token alone"};
+inline constexpr Sentinel kOff{-1, 0, "off"};
+inline constexpr Sentinel kNoLimit{-1, kNoTokenLimit, "what the context leaves"};
 
 // `min_excluded`: the range is open at its lower end. Parameters of one destination are names of one setting.
 struct Parameter {

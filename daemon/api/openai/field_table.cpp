@@ -1,7 +1,6 @@
 #include "daemon/api/openai/field_table.hpp"
 
 #include <array>
-#include <limits>
 
 #include "daemon/api/parameters.hpp"
 
@@ -195,13 +194,6 @@ constexpr std::array kGroups{
 };
 
 using S = SamplingParams;
-
-constexpr double kMaxTokens = 1'000'000;  // beyond any context this release can hold
-
-// Tokens whose probability sums up to as good as nothing: the likeliest one.
-constexpr Sentinel kLikeliestAlone{0, std::numeric_limits<float>::min(), "the likeliest token alone"};
-constexpr Sentinel kOff{-1, 0, "off"};
-constexpr Sentinel kNoLimit{-1, kNoTokenLimit, "what the context leaves"};
 
 constexpr std::array kParameters{
     Parameter{"temperature", kBoth, 0, 2, false, "1", &S::temperature},

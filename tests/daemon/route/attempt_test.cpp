@@ -152,6 +152,9 @@ TEST(registry, models_and_caps) {
   const auto &alice = settings->apps[0], &bob = settings->apps[1];
   EXPECT_EQ((*registry.model_for(alice, ""))->id, "demo");
   EXPECT_EQ((*registry.model_for(alice, "default-demo"))->id, "demo");
+  EXPECT_EQ((*registry.model_for(alice, "demo:latest"))->id, "demo");
+  EXPECT_FALSE(registry.model_for(alice, "demo:7b"));
+  EXPECT_FALSE(registry.model_for(alice, ":latest"));
   EXPECT_EQ(registry.model_for(bob, "nothing").error().message,
             "There is no model \"nothing\" that is open to this app. It may use: small.");
   EXPECT_EQ(*Registry::cap_max_tokens(alice, 0), 0U);
