@@ -16,10 +16,9 @@
 
 namespace flyball::api {
 
-// Of the whole request.
-struct Totals {
+struct Totals {  // of the whole request
   Usage usage;
-  std::uint64_t took_us = 0;  // since the request had been read
+  std::uint64_t took_us = 0;  // since its first byte came
 };
 
 // The events of one choice of an answer. Views are valid while the event is being written.

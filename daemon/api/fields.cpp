@@ -42,8 +42,11 @@ Error unknown_member(const FieldTable& table, FieldOf of, Endpoints endpoints, c
                         " has an unknown field " + config::quoted(name);
   const auto path = std::ranges::find_if(
       table.paths(), [&](const auto& one) { return table.find(of, one.endpoint, name) != nullptr; });
+  const FieldOf place = of == FieldOf::options ? FieldOf::body : FieldOf::options;
   if (path != table.paths().end())
     message += ", which is one of " + std::string(path->path);
+  else if ((of == FieldOf::body || of == FieldOf::options) && table.find(place, endpoints, name) != nullptr)
+    message += ", which belongs in the " + std::string(to_string(place));
   else
     message += config::did_you_mean(name, table.names(of, endpoints));
   if (!message.ends_with('?')) message += '.';

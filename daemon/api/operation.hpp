@@ -87,6 +87,7 @@ struct Generate {
 
   Kind kind = Kind::chat;
   std::string model;                    // as the client wrote it; "" if absent
+  std::string_view default_tag = {};    // that clients of the API add to the names of models; "": none
   std::optional<StreamFraming> stream;  // nullopt: one document
   bool seeded = false;                  // the client gave a seed
   bool has_tools = false, wants_json = false;
@@ -121,7 +122,9 @@ struct Tell {  // a document that the codec knows by itself
   std::string json;
 };
 struct ShowModel {
-  std::string name;  // id or alias
+  std::string name;                   // id or alias
+  std::string_view default_tag = {};  // as in Generate
+  UnknownFields unknown = {};
   http::Response (*answer)(const ListedModel& model, std::int64_t created);
 };
 

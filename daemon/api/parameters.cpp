@@ -84,7 +84,8 @@ struct Assign {
   }
   // The number, or what it stands for.
   Result<double> in_range(double number) const {
-    if (p.sentinel && number == p.sentinel->value) return p.sentinel->stands_for;
+    if (p.sentinel && (number == p.sentinel->value || number == p.sentinel->other))
+      return p.sentinel->stands_for;
     if (!(number >= p.min && number <= p.max) || (p.min_excluded && number <= p.min))
       return out_of_range(p, place, number);
     return number;

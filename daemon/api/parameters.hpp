@@ -40,6 +40,7 @@ struct Scalars {
 struct Sentinel {
   double value, stands_for;
   std::string_view words;  // what it means
+  std::optional<double> other = {};  // a second such value
 };
 
 inline constexpr double kMaxTokens = 1'000'000;  // beyond any context this release can hold

@@ -59,7 +59,7 @@ function documented(of, where) {
 const tests = {
   'every field of the types is served, accepted or refused'() {
     const places = [['ChatRequest', 'body', 'chat'], ['GenerateRequest', 'body', 'generate'], ['Options', 'options', 'both'],
-      ['Message', 'messages[]', 'chat'], ['ShowRequest', 'body', 'show']];
+      ['Message', 'messages[]', 'chat'], ['ToolCall', 'messages[].tool_calls[]', 'chat'], ['Tool', 'tools[]', 'chat'], ['ShowRequest', 'body', 'show']];
     for (const [type, of, where] of places) {
       const unknown = members(type).filter((name) => !documented(of, where).includes(name));
       assert.deepEqual(unknown, [], type);
@@ -195,7 +195,7 @@ const tests = {
     await refused(stranger.chat(chat), 401, /key/);
   },
 
-  async 'refused in a stream: a typed line, or a status before it'() {
+  async 'refused before a stream begins: a status, and the error alone'() {
     const answer = await fetch(`${url}/api/chat`, {
       method: 'POST',
       headers: { ...headers, 'Content-Type': 'application/json' },

@@ -52,8 +52,7 @@ constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};
 
 // The version of Ollama whose API is spoken here: its clients refuse servers that say they are older than the
 // fields that they send.
-constexpr std::string_view kVersionAnswer =
-    R"({"version":"0.11.0","server":"flyball )" FLYBALL_VERSION R"("})";
+constexpr std::string_view kVersionAnswer = R"({"version":"0.11.0"})";
 
 Result<Operation> parse(const Route& route, const http::Request& request) {
   switch (route.id) {

@@ -12,14 +12,14 @@ using enum FieldUse;
 using config::Feature;
 
 constexpr std::string_view kSeeOpenAi = "is not served here; POST /v1/chat/completions has it";
-constexpr std::string_view kNeverCut = "is not served: a prompt is never cut";
 
 constexpr std::array kGroups{
     FieldGroup{body, kBoth, served, "model format options think"},
     FieldGroup{body, kChat, served, "messages tools"},
     FieldGroup{body, kGenerate, served, "prompt system raw"},
     FieldGroup{body, kBoth, accepted, "keep_alive", "`idle_unload` of config.yaml says when an engine ends"},
-    FieldGroup{body, kBoth, refused, "truncate shift", kNeverCut, "[false]"},
+    FieldGroup{body, kBoth, accepted, "truncate shift",
+               "a prompt is never cut: one that is too long is refused"},
     FieldGroup{body, kGenerate, refused, "images", "", "[[]]", Feature::vision},
     FieldGroup{body, kGenerate, refused, "suffix", "is not served: nothing is filled in between texts",
                R"([""])"},
@@ -31,7 +31,7 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, refused, "logprobs", kSeeOpenAi, "[false]"},
     FieldGroup{body, kBoth, refused, "top_logprobs", kSeeOpenAi, "[0]"},
 
-    FieldGroup{options, kBoth, served, "seed stop"},
+    FieldGroup{options, kBoth, served, "repeat_last_n seed stop"},
     FieldGroup{options, kBoth, accepted, "num_ctx",
                "the context is as long as config.yaml and memory allow; no request reloads a model"},
     FieldGroup{options, kBoth, accepted,
@@ -43,8 +43,6 @@ constexpr std::array kGroups{
                "details of `mirostat`, which is refused by its own name"},
     FieldGroup{options, kBoth, refused, "mirostat", "is not served: no sampler here has it", "[0]"},
     FieldGroup{options, kBoth, refused, "tfs_z", "is not served: no sampler here has it", "[1]"},
-    FieldGroup{options, kBoth, refused, "repeat_last_n",
-               "is not served: 'repeat_penalty' sees the whole sequence", "[-1]"},
     FieldGroup{options, kBoth, refused, "penalize_newline", "is not served: newlines are tokens as others",
                "[true]"},
 
@@ -53,17 +51,21 @@ constexpr std::array kGroups{
     FieldGroup{part, kChat, served, "type text"},
     FieldGroup{call, kChat, served, "id type function"},
     FieldGroup{called_function, kChat, served, "name arguments description"},
+    FieldGroup{call, kChat, accepted, "index", "calls are in the order of their array"},
     FieldGroup{called_function, kChat, accepted, "index", "calls are in the order of their array"},
     FieldGroup{tool, kChat, served, "type function"},
     FieldGroup{tool_function, kChat, served, "name description parameters"},
+    FieldGroup{tool_function, kChat, accepted, "type strict", "no template reads them"},
 
     FieldGroup{body, kShow, served, "model name"},
     FieldGroup{body, kShow, refused, "system template options", "is not served: a model is shown as it is",
                R"(["", {}])"},
-    FieldGroup{body, kShow, refused, "verbose", "is not served: the tokenizer is not shown", "[false]"},
+    FieldGroup{body, kShow, accepted, "verbose", "the tokenizer is never shown"},
 };
 
 using S = SamplingParams;
+
+constexpr Sentinel kFillsContext{-1, kNoTokenLimit, "what the context leaves", -2};
 
 constexpr std::array kParameters{
     Parameter{"stream", kBoth, 0, 1, false, "true", &Scalars::stream},
@@ -76,7 +78,7 @@ constexpr std::array kParameters{
     Parameter{"frequency_penalty", kBoth, -2, 2, false, "0", &S::frequency_penalty, {}, options},
     Parameter{"presence_penalty", kBoth, -2, 2, false, "0", &S::presence_penalty, {}, options},
     Parameter{"num_predict", kBoth, 1, kMaxTokens, false, "what the context leaves", &Scalars::max_tokens,
-              kNoLimit, options},
+              kFillsContext, options},
 };
 
 constexpr std::array kPaths{FieldTable::Path{kChat, "/api/chat"},

@@ -1,10 +1,13 @@
 #include "daemon/api/ollama/models.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "config/app_models.hpp"
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/ollama/date.hpp"
 
@@ -18,9 +21,10 @@ std::string size_of(std::uint64_t parameters) {
     const char* format;
   };
   constexpr std::array kUnits{Unit{1e9, "%.1fB"}, Unit{1e6, "%.1fM"}, Unit{1e3, "%.0fK"}, Unit{1, "%.0f"}};
+  constexpr double kRoundsUp = 0.9995;  // of a unit: it would be written as 1000 of the smaller one
   const auto n = static_cast<double>(parameters);
   std::size_t at = 0;
-  while (at + 1 < kUnits.size() && n < kUnits[at].size) ++at;
+  while (at + 1 < kUnits.size() && n < kRoundsUp * kUnits[at].size) ++at;
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), kUnits[at].format, n / kUnits[at].size);
   return text.data();
@@ -33,7 +37,8 @@ void append_member(std::string& out, std::string_view name, std::string_view tex
 
 void append_details(std::string& out, const BackendInfo* file) {
   const std::string family = file != nullptr ? file->architecture : "";
-  out.append(R"({"parent_model":"","format":"gguf")");
+  out.append(R"({"parent_model":"")");
+  append_member(out, "format", file != nullptr ? "gguf" : "");
   append_member(out, "family", family);
   out.append(R"(,"families":[)");
   if (!family.empty()) append_json_string(out, family);
@@ -43,10 +48,19 @@ void append_details(std::string& out, const BackendInfo* file) {
   out.push_back('}');
 }
 
-// Up to its last member's end, without the closing brace.
-void append_model(std::string& out, const ListedModel& model, std::int64_t created) {
-  std::string name = model.entry->id;
-  if (name.find(':') == std::string::npos) name += ":latest";
+std::string listed_name(const ListedModel& model, std::span<const ListedModel> models) {
+  const std::string& id = model.entry->id;
+  if (id.find(':') != std::string::npos) return id;
+  std::string tagged = id + std::string(kDefaultTag);
+  const bool is_taken = std::ranges::any_of(
+      models, [&](const ListedModel& one) { return config::is_called(*one.entry, tagged); });
+  return is_taken ? id : tagged;
+}
+
+// Without the closing brace: the caller may add members.
+void append_model(std::string& out, const ListedModel& model, std::span<const ListedModel> models,
+                  std::int64_t created) {
+  const std::string name = listed_name(model, models);
   out.append(R"({"name":)");
   append_json_string(out, name);
   append_member(out, "model", name);
@@ -62,9 +76,11 @@ void append_model(std::string& out, const ListedModel& model, std::int64_t creat
 
 http::Response tags_answer(std::span<const ListedModel> models, std::int64_t created) {
   std::string body = R"({"models":[)";
+  bool is_first = true;
   for (const ListedModel& model : models) {
-    if (&model != &models.front()) body.push_back(',');
-    append_model(body, model, created);
+    if (!model.unavailable.empty()) continue;
+    if (!std::exchange(is_first, false)) body.push_back(',');
+    append_model(body, model, models, created);
     body.push_back('}');
   }
   return json_response(std::move(body) + "]}");
@@ -75,9 +91,8 @@ http::Response ps_answer(std::span<const ListedModel> models, std::int64_t creat
   bool is_first = true;
   for (const ListedModel& model : models) {
     if (model.digest.empty()) continue;  // no engine has it loaded
-    if (!is_first) body.push_back(',');
-    is_first = false;
-    append_model(body, model, created);
+    if (!std::exchange(is_first, false)) body.push_back(',');
+    append_model(body, model, models, created);
     if (model.context > 0) body.append(R"(,"context_length":)").append(std::to_string(model.context));
     body.push_back('}');
   }

@@ -53,27 +53,44 @@ Result<void> read_format(const Fields& body, Generate& out) {
   return {};
 }
 
-// False is told to the model's template, in the name that most of them know.
-Result<void> read_think(const Fields& body, ChatPrompt& prompt) {
+Result<void> check_think(const Fields& body) {
   const JsonView think = body.member("think");
-  if (!think) return {};
-  if (!think.is_boolean() || think.as_bool())
-    return refuse(ErrorCode::unsupported_value, "think",
-                  "is served as false only: what the model reasons is part of the text");
+  if (!think || (think.is_boolean() && !think.as_bool())) return {};
+  return refuse(ErrorCode::unsupported_value, "think",
+                "is served as false only: what the model reasons is part of the text");
+}
+
+// Tells the model's template that `think` is false, in the name that most of them know.
+void tell_think(const Fields& body, ChatPrompt& prompt) {
+  const JsonView think = body.member("think");
+  if (!think) return;
   JsonRewriter args(64);
   args.open(JsonKind::object);
   args.key("enable_thinking");
   args.value(think);
   args.close();
   prompt.template_args = args.take();
-  return {};
 }
 
-// Everything but the prompt.
+// `repeat_last_n` tokens are seen by the penalty: here all (-1) or none (0) of the sequence. Any number goes
+// where there is no penalty.
+Result<void> read_repeat_last_n(const Fields& options, SamplingParams& sampling) {
+  const JsonView value = options.member("repeat_last_n");
+  if (!value) return {};
+  const std::string place = options.place_of("repeat_last_n");
+  if (!value.is_integer()) return refuse(ErrorCode::invalid_value, place, "must be an integer");
+  if (value.as_integer() == 0) sampling.repetition_penalty = 1;
+  if (value.as_integer() <= 0 || sampling.repetition_penalty == 1) return {};
+  return refuse(ErrorCode::unsupported_value, place,
+                "is served as -1 or 0 only: 'repeat_penalty' sees the whole sequence");
+}
+
+// Reads all but the prompt.
 Result<void> read_settings(const Fields& body, Generate& out) {
   auto model = read_text(body, "model");
   if (!model) return pass(model);
   out.model = *model;
+  out.default_tag = kDefaultTag;
   SamplingParams& sampling = out.base.sampling;
   sampling.temperature = kTemperature;
   sampling.top_p = kTopP;
@@ -85,6 +102,7 @@ Result<void> read_settings(const Fields& body, Generate& out) {
     if (!given.is_object()) return refuse(ErrorCode::invalid_value, "options", "must be an object");
     const Fields options(given, field_table(), body.endpoints(), out.unknown, FieldOf::options, "options");
     auto ok = read_parameters(options, sampling, scalars);
+    if (ok) ok = read_repeat_last_n(options, sampling);
     if (ok) ok = read_stop(options, out.base.stop);
     if (ok) ok = read_seed(options, out);
     if (ok) ok = options.refused();
@@ -93,6 +111,7 @@ Result<void> read_settings(const Fields& body, Generate& out) {
   if (scalars.stream) out.stream = StreamFraming::ndjson;
   out.base.max_tokens = scalars.max_tokens == kNoTokenLimit ? 0 : scalars.max_tokens;
   if (auto ok = read_format(body, out); !ok) return ok;
+  if (auto ok = check_think(body); !ok) return ok;
   return body.refused();
 }
 
@@ -135,7 +154,7 @@ Result<Generate> parse_chat(JsonView document) {
   if (out.has_tools && out.base.constraint)
     return refuse(ErrorCode::unsupported_feature, "tools",
                   "are not served beside 'format': a constrained answer cannot hold tool calls");
-  if (auto ok = read_think(body, prompt); !ok) return pass(ok);
+  tell_think(body, prompt);
   out.prompt_bytes = prompt.messages.json_bytes() + prompt.tools.json_bytes();
   out.prompts.emplace_back(std::move(prompt));
   out.writer = std::make_unique<Writer>(Writer::Shape::chat);
@@ -169,21 +188,24 @@ Result<Generate> parse_generate(JsonView document) {
   append_message(messages, "user", *prompt);
   messages.close();
   chat.messages = messages.take();
-  if (auto ok = read_think(body, chat); !ok) return pass(ok);
+  tell_think(body, chat);
   out.prompts.emplace_back(std::move(chat));
   return out;
 }
 
 Result<ShowModel> parse_show(JsonView document) {
   if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
-  UnknownFields unknown;
-  const Fields body(document, field_table(), kShow, unknown);
-  if (unknown.refusal()) return std::unexpected(*unknown.refusal());
+  ShowModel out{.name = {}, .default_tag = kDefaultTag, .answer = show_answer};
+  const Fields body(document, field_table(), kShow, out.unknown);
   if (auto ok = body.refused(); !ok) return pass(ok);
   const auto model = read_text(body, "model"), name = read_text(body, "name");
   if (!model) return pass(model);
   if (!name) return pass(name);
-  return ShowModel{std::string(model->empty() ? *name : *model), show_answer};
+  if (model->empty() && name->empty()) return missing("model", out.unknown);
+  if (!model->empty() && !name->empty() && *model != *name)
+    return refuse(ErrorCode::invalid_value, "name", "contradicts 'model'");
+  out.name = model->empty() ? *name : *model;
+  return out;
 }
 
 }  // namespace flyball::api::ollama

@@ -1,5 +1,6 @@
 #include "daemon/api/ollama/writer.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -35,7 +36,7 @@ void Writer::close_text(std::string& out) const {
   out.append(shape_ == Shape::chat ? R"("})" : R"(")");
 }
 
-// Time outside of the engine, in queues and while a model was loaded, is load_duration.
+// load_duration is the time outside of the engine. Clients divide by eval_duration.
 void Writer::end(std::string& out, FinishReason reason, const Timings& timings, const Totals& totals) {
   out.append(R"(,"done_reason":")")
       .append(reason == FinishReason::length ? "length" : "stop")
@@ -46,7 +47,7 @@ void Writer::end(std::string& out, FinishReason reason, const Timings& timings, 
   append_count(out, "prompt_eval_count", totals.usage.prompt_tokens);
   append_duration(out, "prompt_eval_duration", timings.prefill_us);
   append_count(out, "eval_count", totals.usage.completion_tokens);
-  append_duration(out, "eval_duration", timings.decode_us);
+  append_duration(out, "eval_duration", std::max<std::uint64_t>(timings.decode_us, 1));
   out.push_back('}');
 }
 

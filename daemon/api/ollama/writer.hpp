@@ -21,7 +21,7 @@ class Writer final : public AnswerWriter {
   explicit Writer(Shape shape) : shape_(shape) {}
 
   void begin(const AnswerHead& head) override;
-  // Of one choice, which is all that a request asks for.
+  // A request asks for one choice.
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
   bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override;
 

@@ -1,8 +1,11 @@
 // Bodies of Ollama's clients to typed requests, and the document that lists their fields.
+#include <array>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,6 +16,7 @@
 #include "daemon/api/ollama/field_table.hpp"
 #include "daemon/api/ollama/models.hpp"
 #include "daemon/api/ollama/request.hpp"
+#include "daemon/api/ollama/writer.hpp"
 #include "tests/daemon/api/table_rows.hpp"
 #include "tests/harness/packed.hpp"
 
@@ -54,6 +58,24 @@ std::string messages_of(const Generate& request) {
   return text_of(std::get<ChatPrompt>(request.prompts.front()).messages);
 }
 
+// The settings that an option may change, as a text.
+std::string settings_of(const Generate& request) {
+  const SamplingParams& s = request.base.sampling;
+  const json out{s.temperature,
+                 s.top_k,
+                 s.top_p,
+                 s.min_p,
+                 s.typical_p,
+                 s.seed,
+                 request.seeded,
+                 s.repetition_penalty,
+                 s.frequency_penalty,
+                 s.presence_penalty,
+                 request.base.max_tokens,
+                 request.base.stop};
+  return out.dump();
+}
+
 // A request with one further member, at the place that the group is for.
 Result<Generate> with(const FieldGroup& group, const std::string& name, const std::string& value) {
   const std::string member = ",\"" + name + "\":" + value;
@@ -71,6 +93,10 @@ Result<Generate> with(const FieldGroup& group, const std::string& name, const st
       return body(R"(,"options":{"seed":1)" + member + "}");
     case FieldOf::message:
       return chat(R"(,"content":"a")" + member);
+    case FieldOf::call:
+      return chat(R"(,"content":"a","tool_calls":[{"function":{"name":"f"})" + member + "}]");
+    case FieldOf::tool_function:
+      return body(R"(,"tools":[{"type":"function","function":{"name":"f")" + member + "}}]");
     case FieldOf::called_function:
       return chat(R"(,"content":"a","tool_calls":[{"function":{"name":"f")" + member + "}}]");
     default:
@@ -152,7 +178,11 @@ TEST(OllamaRequest, FalseAsThinkIsToldToTheTemplate) {
   EXPECT_EQ(text_of(std::get<ChatPrompt>(quiet.prompts.front()).template_args),
             R"({"enable_thinking":false})");
   for (const char* loud : {"true", R"("high")", "1"})
-    EXPECT_EQ(error_of(kChat, chat_with(R"(,"think":)" + std::string(loud))).param, "think") << loud;
+    for (const char* raw : {"", R"(,"raw":true)"}) {
+      const std::string think = R"(,"think":)" + std::string(loud);
+      EXPECT_EQ(error_of(kChat, chat_with(think)).param, "think") << loud;
+      EXPECT_EQ(error_of(kGenerate, text_with(think + raw)).param, "think") << loud << raw;
+    }
 }
 
 TEST(OllamaRequest, CallsOfEarlierAnswersKeepTheirArguments) {
@@ -190,7 +220,9 @@ TEST(OllamaFieldTable, AcceptedFieldsTakeAnyValueAndRefusedOnesNone) {
       if (group.use == FieldUse::accepted) {
         ASSERT_TRUE(odd) << name << ": " << odd.error().message;
         EXPECT_FALSE(odd->unknown.refusal()) << name;
-        EXPECT_EQ(messages_of(*odd), messages_of(*with(group, name, "null"))) << name;
+        const Generate without = std::move(*with(group, name, "null"));
+        EXPECT_EQ(messages_of(*odd), messages_of(without)) << name;
+        EXPECT_EQ(settings_of(*odd), settings_of(without)) << name;
         continue;
       }
       ASSERT_FALSE(odd) << name;
@@ -221,6 +253,68 @@ TEST(OllamaFieldTable, TheParserReadsEachServedField) {
   EXPECT_GT(fields, 2 * field_table().parameters().size());
 }
 
+TEST(OllamaFieldTable, HasEachNameOncePerEndpoint) {
+  std::set<std::tuple<FieldOf, Endpoints, std::string>> seen;
+  const auto add = [&](FieldOf of, Endpoints endpoints, const std::string& name) {
+    for (const Endpoints one : {kChat, kGenerate, kShow}) {
+      if ((endpoints & one) == 0) continue;
+      EXPECT_TRUE(seen.emplace(of, one, name).second) << name;
+    }
+  };
+  for (const FieldGroup& group : field_table().groups())
+    for (const std::string& name : names_of(group)) add(group.of, group.endpoints, name);
+  for (const Parameter& p : field_table().parameters()) add(p.of, p.endpoints, std::string(p.name));
+}
+
+TEST(OllamaRequest, RepeatLastN) {
+  const auto with_n = [](const char* n, const char* more = "") {
+    return chat_with(R"(,"options":{"repeat_last_n":)" + std::string(n) + more + "}");
+  };
+  EXPECT_TRUE(read(kChat, with_n("64"))) << "there is no penalty";
+  EXPECT_TRUE(read(kChat, with_n("-1", R"(,"repeat_penalty":1.2)")));
+  EXPECT_EQ(read(kChat, with_n("0", R"(,"repeat_penalty":1.2)"))->base.sampling.repetition_penalty, 1.0F);
+  EXPECT_EQ(error_of(kChat, with_n("64", R"(,"repeat_penalty":1.2)")).param, "options.repeat_last_n");
+}
+
+TEST(OllamaRequest, Show) {
+  const auto show = [](const char* text) { return parse_show(read_packed(text)->view()); };
+  EXPECT_EQ(show(R"({"model":"a"})")->name, "a");
+  EXPECT_EQ(show(R"({"name":"a","verbose":true})")->name, "a");
+  EXPECT_EQ(show(R"({"name":"a","model":"b"})").error().param, "name");
+  EXPECT_EQ(show("{}").error().code, ErrorCode::missing_field);
+  EXPECT_EQ(show(R"({"model":7})").error().param, "model");
+  EXPECT_EQ(show(R"({"model":"a","system":"b"})").error().param, "system");
+  EXPECT_TRUE(show(R"({"model":"a","modle":"b"})")->unknown.refusal());
+}
+
+// A long text of escapes and characters of several bytes comes in pieces, and is whole.
+TEST(OllamaWriter, WholeAnswersOfManyPieces) {
+  std::string text;
+  while (text.size() < 3 * http::BodySource::kPieceBytes) text += "a\"\\\nZÃ¼rich ð";
+  Choice choice;
+  choice.text = text;
+  choice.reason = FinishReason::length;
+  choice.timings = {.queue_us = 1, .prefill_us = 20, .decode_us = 300};
+  Writer writer(Writer::Shape::chat);
+  writer.begin({"req-1", 0, "m", 1});
+  std::string body;
+  std::size_t pieces = 1;
+  for (std::size_t before = 0; writer.whole({&choice, 1}, {{7, 5, 2}, 1000}, body); before = body.size()) {
+    EXPECT_LT(body.size() - before, 3 * http::BodySource::kPieceBytes);
+    ++pieces;
+  }
+  EXPECT_GT(pieces, 2U);
+  const json document = json::parse(body);
+  EXPECT_EQ(document["message"]["content"], text);
+  EXPECT_EQ(document["done_reason"], "length");
+  EXPECT_EQ(document["total_duration"], 1'000'000);
+  EXPECT_EQ(document["load_duration"], 680'000);
+  EXPECT_EQ(document["prompt_eval_duration"], 20'000);
+  EXPECT_EQ(document["eval_duration"], 300'000);
+  EXPECT_EQ(document["prompt_eval_count"], 7);
+  EXPECT_EQ(document["eval_count"], 5);
+}
+
 TEST(OllamaModels, NamesSizesAndDetails) {
   config::ModelEntry entry;
   entry.id = "a/b";
@@ -246,6 +340,19 @@ TEST(OllamaModels, NamesSizesAndDetails) {
 
   entry.id = "c:7b";
   model.file = nullptr;
+  config::ModelEntry other;
+  other.id = "d";
+  other.aliases = {"e:latest"};
+  config::ModelEntry clash;
+  clash.id = "e";
+  const auto listed_as = [](const config::ModelEntry& one, const char* unavailable) {
+    return ListedModel{&one, unavailable, {}, {}, 0, nullptr};
+  };
+  const std::array several{listed_as(other, ""), listed_as(clash, ""), listed_as(entry, "absent")};
+  const json listed = json::parse(tags_answer(several, 0).body)["models"];
+  ASSERT_EQ(listed.size(), 2U) << "no engine can serve the third";
+  EXPECT_EQ(listed[0]["name"], "d:latest");
+  EXPECT_EQ(listed[1]["name"], "e") << "another model is called e:latest";
   const json unknown = json::parse(tags_answer({&model, 1}, 0).body);
   EXPECT_EQ(unknown["models"][0]["name"], "c:7b");
   EXPECT_EQ(unknown["models"][0]["details"]["family"], "");

@@ -198,7 +198,7 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
     case kModel: {
       auto name = path_id(route, request.path());
       if (!name) return flyball::pass(name);
-      return ShowModel{std::move(*name), model_answer};
+      return ShowModel{.name = std::move(*name), .answer = model_answer};
     }
     case kHealth:
       return TellHealth{};
