@@ -23,7 +23,9 @@ struct Gatherer {
   void operator()(const event::Finish& e) const {
     choice.reason = e.reason;
     choice.stop_text = e.stop_text;
+    choice.timings = e.timings;
   }
+  void operator()(const event::Ended&) const {}
   void operator()(const event::Failed&) const {}
 };
 
@@ -32,7 +34,7 @@ struct Gatherer {
 const AnswerEvents& ChoiceReader::read(const Delta& delta) {
   events_.clear();
   if (!began_ && delta.prompt_tokens > 0)
-    events_.push_back(event::Used{{delta.prompt_tokens, 0, delta.cached_tokens}, false});
+    events_.push_back(event::Used{{delta.prompt_tokens, 0, delta.cached_tokens}});
   began_ = true;
   if (!delta.logprobs.empty()) events_.push_back(event::Logprobs{delta.logprobs});
   if (delta.text.empty()) return events_;
@@ -43,11 +45,11 @@ const AnswerEvents& ChoiceReader::read(const Delta& delta) {
   return events_;
 }
 
-const AnswerEvents& ChoiceReader::read(const Done& done, const Usage* total) {
+const AnswerEvents& ChoiceReader::read(const Done& done, const Totals* totals) {
   events_.clear();
   if (parser_) parser_->end(events_);
-  events_.push_back(event::Finish{done.reason, done.stop_text});
-  if (total != nullptr) events_.push_back(event::Used{*total, true});
+  events_.push_back(event::Finish{done.reason, done.stop_text, done.timings});
+  if (totals != nullptr) events_.push_back(event::Ended{*totals});
   return events_;
 }
 

@@ -16,6 +16,11 @@
 
 namespace flyball::api {
 
+struct Totals {  // of the whole request
+  Usage usage;
+  std::uint64_t took_us = 0;  // since its first byte came
+};
+
 // The events of one choice of an answer. Views are valid while the event is being written.
 namespace event {
 
@@ -39,21 +44,25 @@ struct CallEnd {
 struct Logprobs {  // of the tokens behind what follows in this batch, or behind text that is held back
   std::span<const TokenLogprob> tokens;
 };
-struct Used {
+struct Used {  // by this choice so far
   Usage usage;
-  bool last = false;  // of the whole request, behind the last choice's Finish; else of this choice so far
+};
+struct Ended {  // the whole request; behind the last choice's Finish
+  Totals totals;
 };
 struct Finish {
   FinishReason reason = FinishReason::stop;
   std::string_view stop_text;  // the stop string that ended the choice, "" otherwise
+  Timings timings = {};
 };
 struct Failed {  // ends every choice
   const Error& error;
 };
 
 }  // namespace event
-using AnswerEvent = std::variant<event::Text, event::Reasoning, event::CallBegin, event::CallArguments,
-                                 event::CallEnd, event::Logprobs, event::Used, event::Finish, event::Failed>;
+using AnswerEvent =
+    std::variant<event::Text, event::Reasoning, event::CallBegin, event::CallArguments, event::CallEnd,
+                 event::Logprobs, event::Used, event::Finish, event::Ended, event::Failed>;
 using AnswerEvents = std::vector<AnswerEvent>;
 
 // Cuts an engine's text into text, reasoning and calls. One for each choice.
@@ -73,8 +82,8 @@ class ChoiceReader {
   explicit ChoiceReader(std::unique_ptr<TextParser> parser) : parser_(std::move(parser)) {}
 
   const AnswerEvents& read(const Delta& delta);
-  // `total`: of the whole request, where this choice is the last to end.
-  const AnswerEvents& read(const Done& done, const Usage* total);
+  // `totals`: where this choice is the last to end.
+  const AnswerEvents& read(const Done& done, const Totals* totals);
 
  private:
   std::unique_ptr<TextParser> parser_;
@@ -92,6 +101,7 @@ struct Choice {
   PackedLogprobs logprobs;
   FinishReason reason = FinishReason::stop;
   std::string stop_text;
+  Timings timings;
 
   std::size_t bytes() const noexcept;  // of memory that grows with the answer
 };

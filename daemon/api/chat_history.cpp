@@ -67,7 +67,7 @@ std::optional<config::Feature> feature_of_part(std::string_view type) noexcept {
 
 class HistoryReader {
  public:
-  HistoryReader(JsonView messages, IsForTemplate is_for_template)
+  HistoryReader(JsonView messages, const IsForTemplate& is_for_template)
       : is_for_template_(is_for_template), out_(messages.bytes().size()) {}
 
   Result<ChatHistory> read(JsonView messages) {
@@ -90,7 +90,8 @@ class HistoryReader {
     if (calls && !calls.is_array())
       return invalid(ErrorCode::invalid_value, place + ".tool_calls", "must be an array of objects");
     if (message.member("function_call") && !is_empty(message.find("function_call")))
-      return invalid(ErrorCode::unsupported_value, place + ".function_call", "is served as 'tool_calls' only");
+      return invalid(ErrorCode::unsupported_value, place + ".function_call",
+                     "is served as 'tool_calls' only");
     auto content = content_of(message, *role, calls && calls.size() > 0, place);
     if (!content) return pass(content);
 
@@ -151,7 +152,8 @@ class HistoryReader {
     for (const auto& [key, part] : parts.members()) {
       const std::string here = item(place, i);
       const JsonView type = part.is_object() ? part.find("type") : JsonView();
-      if (!type.is_string()) return invalid(ErrorCode::invalid_value, here, "must be an object with a 'type'");
+      if (!type.is_string())
+        return invalid(ErrorCode::invalid_value, here, "must be an object with a 'type'");
       const bool refusal = role == "assistant" && type.text() == "refusal";
       if (const auto feature = feature_of_part(type.text()))
         return std::unexpected(unserved(config::capability(*feature), here + ".type"));
@@ -227,8 +229,10 @@ class HistoryReader {
       return {};
     }
     if (!arguments.is_null() && !arguments.is_string())
-      return invalid(ErrorCode::invalid_value, place, "must be a string that spells a JSON object, or an object");
-    const std::string_view text = arguments.is_string() ? without_blanks(arguments.text()) : std::string_view();
+      return invalid(ErrorCode::invalid_value, place,
+                     "must be a string that spells a JSON object, or an object");
+    const std::string_view text =
+        arguments.is_string() ? without_blanks(arguments.text()) : std::string_view();
     if (text.empty() || text == "null") {
       no_arguments();
       return {};
@@ -270,7 +274,7 @@ class HistoryReader {
     out_.value(value);
   }
 
-  const IsForTemplate is_for_template_;
+  const IsForTemplate& is_for_template_;
   JsonRewriter out_;
   std::string note_;
   std::size_t more_texts_ = 0;  // arguments that stay text, beside the one that note_ names
@@ -279,7 +283,7 @@ class HistoryReader {
 
 }  // namespace
 
-Result<ChatHistory> read_chat_history(JsonView messages, IsForTemplate is_for_template) {
+Result<ChatHistory> read_chat_history(JsonView messages, const IsForTemplate& is_for_template) {
   if (!messages.is_array() || messages.size() == 0)
     return invalid(ErrorCode::invalid_value, "messages", "must be an array with at least one message");
   if (messages.size() > kMaxMessages)

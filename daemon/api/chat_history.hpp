@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -26,7 +27,7 @@ struct ChatHistory {
 // Objects whose members come out as they came in.
 enum class HistoryObject : std::uint8_t { message, call, function };
 // Whether a member of such an object is for the model's template; others are left out.
-using IsForTemplate = bool (*)(HistoryObject of, std::string_view name) noexcept;
+using IsForTemplate = std::function<bool(HistoryObject of, std::string_view name)>;
 
 // `messages`: an array in the shape of POST /v1/chat/completions. In what comes out
 // - `role` is system, user, assistant or tool: "developer" is "system";
@@ -39,6 +40,6 @@ using IsForTemplate = bool (*)(HistoryObject of, std::string_view name) noexcept
 //   are not for the template.
 // missing_field, invalid_value, unsupported_value, unsupported_feature, json_too_deep and json_too_large name
 // the member ("messages[2].role").
-Result<ChatHistory> read_chat_history(JsonView messages, IsForTemplate is_for_template);
+Result<ChatHistory> read_chat_history(JsonView messages, const IsForTemplate& is_for_template);
 
 }  // namespace flyball::api

@@ -112,8 +112,10 @@ void Inference::on_done(std::size_t index, const Done& done) {
     metrics_.output_token_time(labels(), static_cast<double>(done.timings.decode_us) / 1e6 / (n - 1));
   const bool last = --unfinished_ == 0;
   if (stream_ ? !streaming_ : last) answerable_ = std::chrono::steady_clock::now();
-  const Usage total = usage();
-  const AnswerEvents& events = p.reader.read(done, last ? &total : nullptr);
+  const auto took = std::chrono::steady_clock::now() - exchange_->readable();
+  const Totals totals{usage(), static_cast<std::uint64_t>(
+                                   std::chrono::duration_cast<std::chrono::microseconds>(took).count())};
+  const AnswerEvents& events = p.reader.read(done, last ? &totals : nullptr);
   if (stream_) {
     write(index, events);
     if (last) exchange_->end_stream();
@@ -123,7 +125,7 @@ void Inference::on_done(std::size_t index, const Done& done) {
       http::Response response;
       describe(response.fields);
       append_standings(job_->standings(), response.fields);
-      whole_->complete(std::move(writer_), total);
+      whole_->complete(std::move(writer_), totals);
       exchange_->respond(std::move(response), std::move(whole_));
     }
   }

@@ -38,13 +38,13 @@ class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
   virtual void begin(const AnswerHead& head) = 0;  // once, first; copies what it needs
-  // Writes the payloads for one batch of events of a choice. The last one of an answer ends with Used{last}
+  // Writes the payloads for one batch of events of a choice. The last one of an answer ends with Ended
   // or is Failed alone: the writer then adds whatever ends a stream of its API.
   virtual void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) = 0;
   // The one document of an answer that is not streamed: appends its next piece, at least a byte and about
   // http::BodySource::kPieceBytes. False: it was the last. Choices that the document no longer needs may be
   // emptied.
-  virtual bool whole(std::span<Choice> choices, const Usage& usage, std::string& out) = 0;
+  virtual bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) = 0;
 };
 
 // The fields of a request that its API does not know. The service refuses such a request, unless the manifest
@@ -87,6 +87,7 @@ struct Generate {
 
   Kind kind = Kind::chat;
   std::string model;                    // as the client wrote it; "" if absent
+  std::string_view default_tag = {};    // that clients of the API add to the names of models; "": none
   std::optional<StreamFraming> stream;  // nullopt: one document
   bool seeded = false;                  // the client gave a seed
   bool has_tools = false, wants_json = false;
@@ -111,13 +112,19 @@ struct ListedModel {
   std::string unavailable;  // why no engine can serve it; "": one can, as far as it is known
   std::string digest;       // of the file that an engine has loaded (BackendInfo::digest); "": none has
   config::ModelTraits traits;
-  std::uint32_t context = 0;  // tokens that one sequence may hold; 0: not known
+  std::uint32_t context = 0;          // tokens that one sequence may hold; 0: not known
+  const BackendInfo* file = nullptr;  // what the model's file says of itself; nullptr: not known
 };
 struct ListModels {  // those that the app may use
   http::Response (*answer)(std::span<const ListedModel> models, std::int64_t created);
 };
+struct Tell {  // a document that the codec knows by itself
+  std::string json;
+};
 struct ShowModel {
-  std::string name;  // id or alias
+  std::string name;                   // id or alias
+  std::string_view default_tag = {};  // as in Generate
+  UnknownFields unknown = {};
   http::Response (*answer)(const ListedModel& model, std::int64_t created);
 };
 
@@ -143,7 +150,7 @@ struct UnloadModel {
   std::string engine;  // an engine kind's id; "": all
 };
 
-using Operation = std::variant<Generate, ListModels, ShowModel, TellHealth, TellReadiness, TellMetrics,
+using Operation = std::variant<Generate, ListModels, ShowModel, Tell, TellHealth, TellReadiness, TellMetrics,
                                Explain, FindReceipt, ListEngines, LoadModel, UnloadModel>;
 
 }  // namespace flyball::api

@@ -61,8 +61,9 @@ Result<void> check_fields(const config::AppManifest& app, const UnknownFields& u
 ListedModel listed(const InForce& state, const config::ModelEntry& model, std::string unavailable,
                    std::string digest) {
   const BackendInfo* const file = state.settings->file_of(model);
-  return {&model, std::move(unavailable), std::move(digest), traits_of(file),
-          route::served_context(model, file)};
+  return {
+      &model, std::move(unavailable), std::move(digest), traits_of(file), route::served_context(model, file),
+      file};
 }
 
 double milliseconds_since(http::TimePoint from) {
@@ -132,6 +133,7 @@ struct Service::Impl {
   void run(const Call& call, Generate request);
   void run(const Call& call, ListModels operation);
   void run(const Call& call, ShowModel operation);
+  void run(const Call& call, Tell operation);
   void run(const Call& call, TellHealth operation);
   void run(const Call& call, TellReadiness operation);
   void run(const Call& call, TellMetrics operation);
@@ -455,12 +457,14 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
 void Service::Impl::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
   if (const auto known = check_fields(app, request.unknown); !known) return answer(call, pass(known));
-  auto model = call.state->apps.model_for(app, request.model);
+  const std::string asked_for(call.state->apps.without_tag(request.model, request.default_tag));
+  auto model = call.state->apps.model_for(app, asked_for);
   if (!model) return answer(call, pass(model));
   auto max_tokens = apps::Registry::cap_max_tokens(app, request.base.max_tokens);
   if (!max_tokens) return answer(call, pass(max_tokens));
   request.base.max_tokens = *max_tokens;  // the traits have the same
   route::RequestTraits traits = traits_of(request);
+  traits.model_as_asked = asked_for;
   if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
     return answer(call, pass(read));
   const BackendInfo* const file = call.state->settings->file_of(**model);
@@ -555,13 +559,19 @@ void Service::Impl::run(const Call& call, ListModels operation) {
 }
 
 void Service::Impl::run(const Call& call, ShowModel operation) {
-  auto model = call.state->apps.model_for(*call.app, operation.name);
+  if (const auto known = check_fields(*call.app, operation.unknown); !known) return answer(call, pass(known));
+  const apps::Registry& apps = call.state->apps;
+  auto model = apps.model_for(*call.app, apps.without_tag(operation.name, operation.default_tag));
   if (!model) return answer(call, pass(model));
   const ModelsSeen seen = models_seen(call);
   const std::string& id = (*model)->id;
   answer(call,
          operation.answer(
              listed(*call.state, **model, unavailable_models(seen)[id], loaded_digests(seen)[id]), started));
+}
+
+void Service::Impl::run(const Call& call, Tell operation) {
+  answer(call, json_response(std::move(operation.json)));
 }
 
 void Service::Impl::run(const Call& call, TellHealth) {

@@ -33,13 +33,13 @@ Result<void> WholeAnswer::gather(std::size_t choice, std::span<const AnswerEvent
                   ". Read the answers that wait, stream them, or ask for fewer top_logprobs.");
 }
 
-void WholeAnswer::complete(std::unique_ptr<AnswerWriter> writer, const Usage& usage) {
+void WholeAnswer::complete(std::unique_ptr<AnswerWriter> writer, const Totals& totals) {
   writer_ = std::move(writer);
-  usage_ = usage;
+  totals_ = totals;
 }
 
 bool WholeAnswer::next(std::string& out) {
-  const bool more = writer_->whole(choices_, usage_, out);
+  const bool more = writer_->whole(choices_, totals_, out);
   if (!more) out.push_back('\n');
   std::uint64_t left = 0;
   for (const Choice& choice : choices_) left += choice.bytes();

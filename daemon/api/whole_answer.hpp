@@ -28,7 +28,7 @@ class WholeAnswer final : public http::BodySource {
   // then.
   Result<void> gather(std::size_t choice, std::span<const AnswerEvent> events);
   // All is gathered; from here on it is a body.
-  void complete(std::unique_ptr<AnswerWriter> writer, const Usage& usage);
+  void complete(std::unique_ptr<AnswerWriter> writer, const Totals& totals);
 
   bool next(std::string& out) override;  // the writer's document, and a line end behind it
 
@@ -38,7 +38,7 @@ class WholeAnswer final : public http::BodySource {
   const std::uint64_t limit_;
   std::uint64_t bytes_ = 0;  // of the choices
   std::unique_ptr<AnswerWriter> writer_;
-  Usage usage_;
+  Totals totals_;
 };
 
 }  // namespace flyball::api

@@ -134,6 +134,13 @@ Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest&
               "model");
 }
 
+std::string_view Registry::without_tag(std::string_view name, std::string_view default_tag) const {
+  if (default_tag.empty() || !name.ends_with(default_tag)) return name;
+  const auto is_called = [&](const config::ModelEntry& model) { return config::is_called(model, name); };
+  if (std::ranges::any_of(config_.models, is_called)) return name;
+  return name.substr(0, name.size() - default_tag.size());
+}
+
 Result<const config::ModelEntry*> Registry::unnamed_model_for(const config::AppManifest& app) const {
   std::vector<const config::ModelEntry*> open;
   for (const auto& model : config_.models) {

@@ -1,77 +1,16 @@
-// The official npm client against the daemon: what its users do, and every error shape. Starts `flyball serve` on a free
-// port, with the demo model and with one that is slow enough to be interrupted, and stops it. A failure prints the daemon's
-// log and state. Exit 77 where the openai package is not installed.
-//   FLYBALL               the program
-//   FLYBALL_NODE_MODULES  folder with the openai package (or <FLYBALL_BINARY_DIR>/node_modules)
+// The official npm client against the daemon: what its users do, and every error shape. Exit 77 where the openai package
+// is not installed.
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { inspect } from 'node:util';
+import { eventually, keys, metrics as metricsOf, modulesWith, run, serve } from './daemon.mjs';
 
-const places = [process.env.FLYBALL_NODE_MODULES, process.env.FLYBALL_BINARY_DIR && join(process.env.FLYBALL_BINARY_DIR, 'node_modules')];
-const modules = places.find((place) => place && existsSync(join(place, 'openai')));
-if (!modules) {
-  console.log('SKIPPED: the npm package openai is not installed (FLYBALL_NODE_MODULES)');
-  process.exit(77);
-}
+const modules = modulesWith('openai');
 const { default: OpenAI } = await import(pathToFileURL(join(modules, 'openai', 'index.mjs')));
-const flyball = process.env.FLYBALL;
-assert(flyball && existsSync(flyball), 'FLYBALL must name the program');
-
-// ---- the daemon ------------------------------------------------------------------------------------------------
-
-const home = mkdtempSync(join(tmpdir(), 'flyball-suite-'));
-mkdirSync(join(home, 'apps.d'));
-const sha256 = (key) => createHash('sha256').update(key).digest('hex');
-const keys = { main: 'suite-key-of-the-main-app-0123456789', small: 'suite-key-of-the-small-app-012345678' };
-// Thousands of tokens at a fraction of the demo's pace: what is to be met half way takes seconds on any machine, so that no
-// test depends on who is scheduled first.
-execFileSync(flyball, ['make-model', '--out', join(home, 'slow.gguf'), '--shape', 'small,context=8192', '--type', 'Q8_0', '--quiet']);
-writeFileSync(join(home, 'config.yaml'), `schema: flyball.config/v1
-listeners:
-  local: {tcp: "127.0.0.1:0"}
-models:
-  demo: {embedded: true}
-  slow: {path: slow.gguf, context: 8192, aliases: [org/slow]}
-default_model: demo
-operator: {loopback: true}
-state_dir: state  # a daemon of this user may run, and has its own
-cache_dir: cache
-worker: {heartbeat: 100ms}  # how old the engine's own figures in /metrics are
-`);
-writeFileSync(join(home, 'apps.d', 'main.yaml'), `schema: flyball.app/v1
-app: main
-key_sha256: ${sha256(keys.main)}
-limits: {in_flight: 64}
-`);
-writeFileSync(join(home, 'apps.d', 'small.yaml'), `schema: flyball.app/v1
-app: small
-key_sha256: ${sha256(keys.small)}
-limits: {in_flight: 2, max_tokens: 8000}
-`);
-
-const daemon = spawn(flyball, ['serve', '--config', join(home, 'config.yaml'), '--print-url'], { stdio: ['ignore', 'pipe', 'pipe'] });
-let log = '';
-daemon.stderr.on('data', (data) => { log += data; });
-const stopped = new Promise((resolve) => daemon.on('close', (code, signal) => resolve({ code, signal })));
-const tail = (text, lines) => text.trimEnd().split('\n').slice(-lines).map((line) => `      ${line}`).join('\n');
-const printed = new Promise((resolve) => {
-  let text = '';
-  daemon.stdout.on('data', (data) => {
-    text += data;
-    const found = text.match(/^(http:\S+)\n/m);
-    if (found) resolve(found[1]);
-  });
-});
-const url = await Promise.race([printed, stopped]);
-if (typeof url !== 'string') {
-  console.log(`FAIL  the daemon ended before it served: ${JSON.stringify(url)}\n${tail(log, 40)}`);
-  process.exit(1);
-}
+const daemon = await serve();
+const { url } = daemon;
 const { version } = JSON.parse(readFileSync(join(modules, 'openai', 'package.json'), 'utf8'));
 console.log(`node ${process.version}, openai ${version}, ${url}`);
 
@@ -81,9 +20,7 @@ const greedy = { model: 'demo', messages, temperature: 0, max_tokens: 24 };
 const kLong = 8000;
 const long = { model: 'slow', messages, temperature: 0, max_tokens: kLong, ignore_eos: true };
 
-async function metrics() {
-  return (await fetch(`${url}/metrics`)).text();
-}
+const metrics = () => metricsOf(url);
 // The sum over the series of this name that carry these labels, given as they are printed.
 function metric(text, name, ...labels) {
   const lines = text.split('\n').filter((line) => /^[^{ ]+/.exec(line)?.[0] === name && labels.every((label) => line.includes(label)));
@@ -98,15 +35,6 @@ async function slow() {
     busy: of('flyball_engine_requests_running') + of('flyball_engine_requests_waiting'),
     generated: of('flyball_engine_completion_tokens'),
   };
-}
-async function eventually(what, check, seconds = 60) {
-  const until = Date.now() + seconds * 1000;
-  for (;;) {
-    const last = await check();
-    if (last) return last;
-    if (Date.now() > until) throw new Error(`not within ${seconds} s: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }
 async function refused(promise, status, code, param = undefined) {
   const error = await promise.then((answer) => assert.fail(`expected ${code}, got ${inspect(answer)}`), (e) => e);
@@ -450,40 +378,4 @@ const tests = {
   },
 };
 
-// ---- running it --------------------------------------------------------------------------------------------------
-
-const kTestLimit = 120;  // seconds; a loaded or instrumented build takes a tenth of it
-async function bounded(test) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no end within ${kTestLimit} s`)), kTestLimit * 1000);
-  });
-  await Promise.race([test(), late]).finally(() => clearTimeout(timer));
-}
-
-let failures = 0;
-try {
-  for (const [name, test] of Object.entries(tests)) {
-    const begin = Date.now();
-    try {
-      await bounded(test);
-      console.log(`ok    ${name} (${Date.now() - begin} ms)`);
-    } catch (error) {
-      failures += 1;
-      console.log(`FAIL  ${name} (${Date.now() - begin} ms)\n${inspect(error)}`);
-      const state = await metrics().catch((e) => String(e));
-      console.log(`    state\n${tail(state.split('\n').filter((line) => !/^#|_bucket| 0$/.test(line)).join('\n'), 60)}`);
-      console.log(`    the daemon's log\n${tail(log, 30)}`);
-    }
-  }
-} finally {
-  daemon.kill('SIGTERM');
-  const end = await stopped;
-  if (end.code !== 0) {
-    failures += 1;
-    console.log(`FAIL  the daemon ended with ${JSON.stringify(end)}\n${tail(log, 30)}`);
-  }
-  rmSync(home, { recursive: true, force: true });
-}
-console.log(failures === 0 ? `all ${Object.keys(tests).length} passed` : `${failures} failed`);
-process.exit(failures === 0 ? 0 : 1);
+await run(daemon, tests);

@@ -1,5 +1,5 @@
-// A request body of any bytes: parsed as chat and as completion, it is an operation whose parts are in range,
-// or an error; what goes on to the template survives the way to the worker.
+// A request body of any bytes: parsed by each API as chat and as completion, it is an operation whose parts
+// are in range, or an error; what goes on to the template survives the way to the worker.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +9,9 @@
 #include "config/json_reader.hpp"
 #include "daemon/api/framing.hpp"
 #include "daemon/api/native/explain.hpp"
+#include "daemon/api/ollama/request.hpp"
 #include "daemon/api/openai/completion_request.hpp"
+#include "daemon/api/parameters.hpp"
 
 namespace {
 
@@ -18,9 +20,9 @@ void require(bool condition) {
 }
 
 void check_request(const flyball::api::Generate& request) {
-  using namespace flyball::api::openai;
+  using namespace flyball::api;
   require(flyball::check(request.base.sampling).has_value());
-  require(request.choices() >= 1 && request.choices() <= kMaxChoices);
+  require(request.choices() >= 1 && request.choices() <= openai::kMaxChoices);
   require(request.base.stop.size() <= kMaxStops);
   require(request.base.constraint.has_value() == !request.constraint_field.empty());
   if (const auto& constraint = request.base.constraint)
@@ -47,9 +49,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(body ? to_nlohmann(body->view()) == *known : body.error().message == known.error().message);
   // Bytes that nobody wrote are packed JSON, or an error.
   if (auto bytes = flyball::PackedJson::from_bytes(std::string(text))) (void)to_nlohmann(bytes->view());
-  if (body)
+  if (body) {
     for (const auto kind : {Kind::chat, Kind::completion})
       if (auto request = flyball::api::openai::parse_generate(kind, body->view())) check_request(*request);
+    for (const auto parse : {&flyball::api::ollama::parse_chat, &flyball::api::ollama::parse_generate})
+      if (auto request = parse(body->view())) check_request(*request);
+    (void)flyball::api::ollama::parse_show(body->view());
+  }
   (void)flyball::api::native::parse_explain(text);
   // A document of another kind: the Content-Type's boundary before the first line end, the body behind it.
   const std::size_t line = std::min(text.find('\n'), text.size());

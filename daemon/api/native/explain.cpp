@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "config/json_reader.hpp"
+#include "daemon/api/fields.hpp"
 #include "daemon/api/openai/completion_request.hpp"
-#include "daemon/api/openai/fields.hpp"
+#include "daemon/api/openai/field_table.hpp"
 
 namespace flyball::api::native {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 // loop.
 constexpr std::uint32_t kMaxFactsBytes = 64 * 1024;
 // A question without a prompt may have the other fields of a chat.
-constexpr auto kAsChat = static_cast<openai::Endpoints>(openai::kChat | openai::kExplain);
+constexpr auto kAsChat = static_cast<Endpoints>(openai::kChat | openai::kExplain);
 
 }  // namespace
 
@@ -34,7 +35,7 @@ Result<Explain> parse_explain(std::string_view text) {
     out.traits = traits_of(*request);
     out.unknown = std::move(request->unknown);
   } else {
-    const auto ok = openai::check_members(body, openai::FieldOf::body, kAsChat, {}, out.unknown);
+    const auto ok = check_members(body, openai::field_table(), FieldOf::body, kAsChat, {}, out.unknown);
     if (!ok) return pass(ok);
     out.traits.operation = to_string(Generate::Kind::chat);
     if (const JsonView model = body.member("model")) {

@@ -99,7 +99,7 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
   if (route.id == kModel) {
     auto name = path_id(route, request.path());
     if (!name) return pass(name);
-    return ShowModel{std::move(*name), model_answer};
+    return ShowModel{.name = std::move(*name), .answer = model_answer};
   }
   auto body = read_packed(request.body);
   if (!body) return pass(body);

@@ -4,20 +4,17 @@
 #include <cmath>
 #include <utility>
 
-#include "daemon/api/openai/fields.hpp"
+#include "daemon/api/fields.hpp"
 #include "daemon/api/openai/messages.hpp"
-#include "daemon/api/openai/parameters.hpp"
 #include "daemon/api/openai/structured_output.hpp"
 #include "daemon/api/openai/writer.hpp"
+#include "daemon/api/parameters.hpp"
 #include "daemon/predict/prompt_tokens.hpp"
 
 namespace flyball::api::openai {
 namespace {
 
 using Kind = Generate::Kind;
-
-// The seed by which clients of llama.cpp and others ask for a drawn one.
-constexpr double kDrawnSeed = -1;
 
 std::unexpected<Error> invalid(std::string param, const std::string& what) {
   std::string message = "'" + param + "' " + what + ".";
@@ -27,31 +24,6 @@ std::unexpected<Error> invalid(std::string param, const std::string& what) {
 std::unexpected<Error> unsupported(std::string param, const std::string& what) {
   std::string message = "'" + param + "' " + what + ".";
   return fail(ErrorCode::unsupported_value, std::move(message), std::move(param));
-}
-
-Result<void> read_stop(const Fields& body, std::vector<std::string>& stop) {
-  const JsonView value = body.member("stop");
-  if (!value) return {};
-  if (value.is_string())
-    stop.emplace_back(value.text());
-  else if (value.is_array()) {
-    if (value.size() > kMaxStops)
-      return invalid("stop", "has more than " + std::to_string(kMaxStops) + " strings");
-    for (const auto& one : value.members()) {
-      if (one.value.is_null()) continue;
-      if (!one.value.is_string()) return invalid("stop", "must be a string or an array of strings");
-      stop.emplace_back(one.value.text());
-    }
-  } else {
-    return invalid("stop", "must be a string or an array of strings");
-  }
-  // Forms that were left empty send an empty string, alone or in an array: it stops nothing.
-  std::erase(stop, std::string());
-  for (const auto& one : stop)
-    if (one.size() > kMaxStopBytes)
-      return invalid("stop", "has a string of " + std::to_string(one.size()) + " bytes; the limit is " +
-                                 std::to_string(kMaxStopBytes));
-  return {};
 }
 
 Result<void> read_logit_bias(const Fields& body, std::map<Token, float>& bias) {
@@ -73,19 +45,6 @@ Result<void> read_logit_bias(const Fields& body, std::map<Token, float>& bias) {
   return {};
 }
 
-Result<void> read_seed(const Fields& body, Generate& out) {
-  const JsonView value = body.member("seed");
-  if (!value || (value.is_number() && value.as_double() == kDrawnSeed)) return {};
-  if (const auto seed = value.is_number() ? value.as_unsigned() : std::nullopt)
-    out.base.sampling.seed = *seed;
-  else if (value.is_integer())
-    out.base.sampling.seed = static_cast<std::uint64_t>(value.as_integer());
-  else
-    return invalid("seed", "must be a 64-bit integer");
-  out.seeded = true;
-  return {};
-}
-
 Result<void> read_stream_options(const Fields& body, bool stream, bool& include_usage,
                                  UnknownFields& unknown) {
   const JsonView options = body.member("stream_options");
@@ -96,7 +55,7 @@ Result<void> read_stream_options(const Fields& body, bool stream, bool& include_
     if (!usage.is_boolean()) return invalid("stream_options.include_usage", "must be a boolean");
     include_usage = usage.as_bool();
   }
-  return check_members(options, FieldOf::stream_options, kBoth, "stream_options", unknown);
+  return check_members(options, field_table(), FieldOf::stream_options, kBoth, "stream_options", unknown);
 }
 
 Result<void> read_constraint(const Fields& body, Generate& out) {
@@ -184,7 +143,7 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
   Generate out;
   out.kind = kind;
   const Endpoints endpoint = kind == Kind::chat ? kChat : kCompletions;
-  const Fields body(document, endpoint | also, out.unknown);
+  const Fields body(document, field_table(), static_cast<Endpoints>(endpoint | also), out.unknown);
   if (const JsonView model = body.member("model")) {
     if (!model.is_string()) return invalid("model", "must be a string");
     out.model = model.text();
@@ -196,7 +155,7 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
     return ok;
   };
   auto ok =
-      all_of([&] { return read_parameters(body, endpoint, out.base.sampling, scalars); },
+      all_of([&] { return read_parameters(body, out.base.sampling, scalars); },
              [&] { return read_logprobs(scalars, out); }, [&] { return read_stop(body, out.base.stop); },
              [&] { return read_logit_bias(body, out.base.sampling.logit_bias); },
              [&] { return read_seed(body, out); }, [&] { return read_constraint(body, out); },

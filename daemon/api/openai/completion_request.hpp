@@ -7,13 +7,12 @@
 
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
-#include "daemon/api/openai/parameters.hpp"
+#include "daemon/api/openai/field_table.hpp"
 #include "daemon/api/operation.hpp"
 
 namespace flyball::api::openai {
 
-// Limits beside those of the parameter table.
-inline constexpr std::size_t kMaxStops = 16, kMaxStopBytes = 256;
+// Limits beside those of the table of fields.
 inline constexpr std::size_t kMaxLogitBias = 1'024;
 inline constexpr std::size_t kMaxChoices = 16;         // prompts times n
 inline constexpr std::uint32_t kLegacyMaxTokens = 16;  // the API's default for completions

@@ -1,11 +1,8 @@
 #include "daemon/api/openai/field_table.hpp"
 
-#include <algorithm>
 #include <array>
-#include <deque>
-#include <tuple>
 
-#include <nlohmann/json.hpp>
+#include "daemon/api/parameters.hpp"
 
 namespace flyball::api::openai {
 namespace {
@@ -194,93 +191,46 @@ constexpr std::array kGroups{
                "a promise about calls: an answer has no `tool_calls`"},
 };
 
-struct Entry {
-  FieldOf of;
-  std::string_view name;
-  const FieldGroup* group;
+using S = SamplingParams;
 
-  auto key() const noexcept { return std::tie(of, name); }
+constexpr std::array kParameters{
+    Parameter{"temperature", kBoth, 0, 2, false, "1", &S::temperature},
+    Parameter{"top_p", kBoth, 0, 1, true, "1", &S::top_p, kLikeliestAlone},
+    Parameter{"top_k", kBoth, 0, 1'000'000, false, "0 (off)", &S::top_k, kOff},
+    Parameter{"min_p", kBoth, 0, 1, false, "0 (off)", &S::min_p},
+    Parameter{"typical_p", kBoth, 0, 1, true, "1 (off)", &S::typical_p},
+    Parameter{"repetition_penalty", kBoth, 0, 2, true, "1 (off)", &S::repetition_penalty},
+    Parameter{"repeat_penalty", kBoth, 0, 2, true, "as repetition_penalty, which it is",
+              &S::repetition_penalty},
+    Parameter{"frequency_penalty", kBoth, -2, 2, false, "0", &S::frequency_penalty},
+    Parameter{"presence_penalty", kBoth, -2, 2, false, "0", &S::presence_penalty},
+    Parameter{"max_tokens", kBoth, 1, kMaxTokens, false, "chat: what the context leaves; completions: 16",
+              &Scalars::max_tokens, kNoLimit},
+    Parameter{"max_completion_tokens", kChat, 1, kMaxTokens, false, "as max_tokens, which it replaces",
+              &Scalars::max_tokens, kNoLimit},
+    Parameter{"n_predict", kBoth, 1, kMaxTokens, false, "as max_tokens, which it is", &Scalars::max_tokens,
+              kNoLimit},
+    Parameter{"num_predict", kBoth, 1, kMaxTokens, false, "as max_tokens, which it is", &Scalars::max_tokens,
+              kNoLimit},
+    Parameter{"n", kBoth, 1, 8, false, "1", &Scalars::n},
+    Parameter{"best_of", kCompletions, 1, 8, false, "n (no other value is served)", &Scalars::best_of},
+    Parameter{"stream", kBoth, 0, 1, false, "false", &Scalars::stream},
+    Parameter{"echo", kCompletions, 0, 1, false, "false (true is not served)", &Scalars::echo},
+    Parameter{"logprobs", kChat, 0, 1, false, "false", &Scalars::logprobs},
+    Parameter{"top_logprobs", kChat, 0, 20, false, "0", &Scalars::top_logprobs},
+    Parameter{"logprobs", kCompletions, 0, 20, false, "none", &Scalars::legacy_logprobs},
+    Parameter{"ignore_eos", kBoth, 0, 1, false, "false", &Scalars::ignore_eos},
 };
 
-// By object and name.
-const std::vector<Entry>& index() {
-  static const std::deque<FieldGroup> of_parameters = [] {
-    std::deque<FieldGroup> out;
-    for (const Parameter& p : parameters()) out.push_back({body, p.endpoints, served, p.name});
-    return out;
-  }();
-  static const std::vector<Entry> sorted = [] {
-    std::vector<Entry> out;
-    for (const FieldGroup& one : of_parameters) out.push_back({one.of, one.names, &one});
-    for (const FieldGroup& group : kGroups)
-      for (std::string_view rest = group.names; !rest.empty();) {
-        const std::size_t end = std::min(rest.find(' '), rest.size());
-        out.push_back({group.of, rest.substr(0, end), &group});
-        rest.remove_prefix(std::min(end + 1, rest.size()));
-      }
-    std::ranges::stable_sort(out, {}, &Entry::key);
-    return out;
-  }();
-  return sorted;
-}
+constexpr std::array kPaths{FieldTable::Path{kChat, "/v1/chat/completions"},
+                            FieldTable::Path{kCompletions, "/v1/completions"},
+                            FieldTable::Path{kExplain, "/v1/route/explain"}};
 
 }  // namespace
 
-std::string note_of(const FieldGroup& group) {
-  if (!group.feature || !group.note.empty()) return std::string(group.note);
-  const std::string why = config::sentence(config::capability(*group.feature));
-  return "is not served. " + why.substr(0, why.size() - 1);
-}
-
-std::span<const FieldGroup> field_groups() noexcept {
-  return kGroups;
-}
-
-const FieldGroup* find_field(FieldOf of, Endpoints endpoints, std::string_view name) noexcept {
-  const auto same = std::ranges::equal_range(index(), std::tie(of, name), {}, &Entry::key);
-  for (const Entry& entry : same)
-    if ((entry.group->endpoints & endpoints) != 0) return entry.group;
-  return nullptr;
-}
-
-std::vector<std::string_view> field_names(FieldOf of, Endpoints endpoints) {
-  std::vector<std::string_view> out;
-  for (const FieldUse use : {served, accepted})
-    for (const Entry& entry : index())
-      if (entry.of == of && entry.group->use == use && (entry.group->endpoints & endpoints) != 0)
-        out.push_back(entry.name);
-  return out;
-}
-
-bool asks_for_nothing(const FieldGroup& field, JsonView value) {
-  constexpr std::uint32_t kLongest = 16;  // bytes of JSON; the table's values are shorter
-  if (value.is_null()) return true;
-  if (value.is_string() ? value.text().size() > kLongest
-                        : (value.is_array() || value.is_object()) && value.json_bytes() > kLongest)
-    return false;
-  const auto asked = to_nlohmann(value);
-  return std::ranges::any_of(nlohmann::json::parse(field.asks_for_nothing),
-                             [&](const nlohmann::json& one) { return one == asked; });
-}
-
-std::string_view to_string(FieldOf of) noexcept {
-  constexpr std::array<std::string_view, 11> kNames{"body",
-                                                    "stream_options",
-                                                    "response_format",
-                                                    "response_format.json_schema",
-                                                    "structured_outputs",
-                                                    "messages[]",
-                                                    "messages[].content[]",
-                                                    "messages[].tool_calls[]",
-                                                    "messages[].tool_calls[].function",
-                                                    "tools[]",
-                                                    "tools[].function"};
-  return kNames.at(static_cast<std::size_t>(of));
-}
-
-std::string_view to_string(FieldUse use) noexcept {
-  constexpr std::array<std::string_view, 3> kNames{"served", "accepted", "refused"};
-  return kNames.at(static_cast<std::size_t>(use));
+const FieldTable& field_table() {
+  static const FieldTable table(kGroups, kParameters, kPaths);
+  return table;
 }
 
 }  // namespace flyball::api::openai

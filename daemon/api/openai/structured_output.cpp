@@ -7,6 +7,7 @@
 #include "backends/constrain/constraint.hpp"
 #include "config/json_reader.hpp"
 #include "daemon/api/constraint_verdicts.hpp"
+#include "daemon/api/openai/field_table.hpp"
 
 namespace flyball::api::openai {
 namespace {
@@ -145,7 +146,9 @@ class StructuredOutputReader {
     const JsonView type = format.is_object() ? format.member("type") : JsonView();
     if (!type.is_string())
       return refuse(ErrorCode::invalid_value, "response_format", "must be an object with a 'type'");
-    if (auto ok = check_members(format, FieldOf::response_format, kBoth, "response_format", unknown_); !ok)
+    if (auto ok = check_members(format, field_table(), FieldOf::response_format, kBoth, "response_format",
+                                unknown_);
+        !ok)
       return ok;
     const JsonView wrapper = format.member("json_schema"), schema = format.member("schema");
     const bool is_tag = type.text() == "structural_tag";
@@ -180,7 +183,8 @@ class StructuredOutputReader {
       return refuse(ErrorCode::invalid_value, place, "must be an object with a 'schema'");
     const JsonView wrapped = wrapper ? wrapper.member("schema") : JsonView();
     if (wrapper)
-      if (auto ok = check_members(wrapper, FieldOf::json_schema, kBoth, place, unknown_); !ok) return ok;
+      if (auto ok = check_members(wrapper, field_table(), FieldOf::json_schema, kBoth, place, unknown_); !ok)
+        return ok;
     if (is_absent(wrapped)) return refuse(ErrorCode::missing_field, place + ".schema", "is required");
     return add(Form::json_schema, wrapped, place + ".schema");
   }
@@ -190,7 +194,9 @@ class StructuredOutputReader {
     const JsonView object = body_.member(place);
     if (!object) return {};
     if (!object.is_object()) return refuse(ErrorCode::invalid_value, place, "must be an object");
-    if (auto ok = check_members(object, FieldOf::structured_outputs, kBoth, place, unknown_); !ok) return ok;
+    if (auto ok = check_members(object, field_table(), FieldOf::structured_outputs, kBoth, place, unknown_);
+        !ok)
+      return ok;
     for (const NamedForm& one : kStructuredForms) {
       std::string member = place + "." + std::string(one.name);
       if (auto ok = add(one.form, object.member(one.name), std::move(member)); !ok) return ok;

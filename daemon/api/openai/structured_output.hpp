@@ -7,7 +7,7 @@
 
 #include "backends/constraint.hpp"
 #include "config/error.hpp"
-#include "daemon/api/openai/fields.hpp"
+#include "daemon/api/fields.hpp"
 #include "daemon/api/operation.hpp"
 
 namespace flyball::api::openai {

@@ -133,8 +133,8 @@ void Writer::write(std::size_t choice, std::span<const AnswerEvent> events, Fram
     } else if (const auto* finish = std::get_if<event::Finish>(&event)) {
       flush_logprobs();
       finish_chunk(choice, finish->reason, out);
-    } else if (const auto* used = std::get_if<event::Used>(&event); used != nullptr && used->last) {
-      if (include_usage_) usage_chunk(used->usage, out);
+    } else if (const auto* ended = std::get_if<event::Ended>(&event)) {
+      if (include_usage_) usage_chunk(ended->totals.usage, out);
       done(out);
     }
   }
@@ -217,7 +217,7 @@ void Writer::done(Frames& frames) {
   frames.end();
 }
 
-bool Writer::whole(std::span<Choice> choices, const Usage& usage, std::string& out) {
+bool Writer::whole(std::span<Choice> choices, const Totals& totals, std::string& out) {
   const std::size_t full = out.size() + http::BodySource::kPieceBytes;
   if (!std::exchange(whole_.begun, true)) open(out, chat() ? "chat.completion" : "text_completion");
   while (whole_.choice < choices.size()) {
@@ -225,7 +225,7 @@ bool Writer::whole(std::span<Choice> choices, const Usage& usage, std::string& o
     whole_part(choices[whole_.choice], out);
   }
   out.append(R"(],"usage":)");
-  append_usage(out, usage);
+  append_usage(out, totals.usage);
   out.push_back('}');
   return false;
 }

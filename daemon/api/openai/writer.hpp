@@ -22,7 +22,7 @@ class Writer final : public AnswerWriter {
   void begin(const AnswerHead& head) override;
   // The first batch of a chat's choice, even an empty one, gives {"role":"assistant","content":""}.
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
-  bool whole(std::span<Choice> choices, const Usage& usage, std::string& out) override;
+  bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override;
 
  private:
   bool chat() const noexcept { return kind_ == Generate::Kind::chat; }

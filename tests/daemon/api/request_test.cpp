@@ -11,7 +11,7 @@
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/completion_request.hpp"
 #include "daemon/api/openai/field_table.hpp"
-#include "daemon/api/openai/parameters.hpp"
+#include "daemon/api/parameters.hpp"
 #include "daemon/api/openai/writer.hpp"
 #include "tests/harness/packed.hpp"
 
@@ -122,7 +122,7 @@ TEST(request, every_parameter_arrives) {
 
 // The two ends of every range are in, what lies beyond is out but for the sentinel, and the engine agrees.
 TEST(request, ranges_of_the_table) {
-  for (const Parameter& p : parameters()) {
+  for (const Parameter& p : field_table().parameters()) {
     if (type_name(p) == "boolean") continue;
     const bool is_chat = (p.endpoints & kChat) != 0;
     const auto is_sentinel = [&](double value) { return p.sentinel && p.sentinel->value == value; };
@@ -206,6 +206,8 @@ Result<Generate> with_member(const FieldGroup& group, const std::string& name, c
                              member + "}}}");
     case FieldOf::structured_outputs:
       return parse(kind, of_body + R"(,"structured_outputs":{"json":{})" + member + "}}");
+    case FieldOf::options:  // another API's
+      break;
     case FieldOf::message:
       return parse(kind, message(R"(,"content":"a")" + member));
     case FieldOf::part:
@@ -232,7 +234,7 @@ std::string prompt_of(const Generate& request) {
 }
 
 TEST(FieldTable, AcceptedFieldsTakeAnyValueAndRefusedOnesNone) {
-  for (const FieldGroup& group : field_groups())
+  for (const FieldGroup& group : field_table().groups())
     for (const std::string& name : words(group.names)) {
       if (group.use == FieldUse::served || name == "function_call")
         continue;  // messages[].function_call: below
@@ -267,7 +269,7 @@ TEST(FieldTable, AcceptedFieldsTakeAnyValueAndRefusedOnesNone) {
 TEST(FieldTable, RefusedFeaturesAreThoseThatNoEngineServes) {
   std::set<config::Feature> refused;
   // A note beside a feature says which field to use instead, so that engines must serve the feature.
-  for (const FieldGroup& group : field_groups())
+  for (const FieldGroup& group : field_table().groups())
     if (group.feature) {
       EXPECT_EQ(group.use, FieldUse::refused) << group.names;
       if (!group.note.empty()) {
@@ -286,9 +288,9 @@ TEST(FieldTable, TheParserReadsEachServedFieldOfTheBody) {
   std::size_t read = 0;
   for (const Kind kind : {Kind::chat, Kind::completion})
     for (const std::string_view name :
-         field_names(FieldOf::body, kind == Kind::chat ? kChat : kCompletions)) {
+         field_table().names(FieldOf::body, kind == Kind::chat ? kChat : kCompletions)) {
       const Endpoints endpoint = kind == Kind::chat ? kChat : kCompletions;
-      const FieldGroup* const field = find_field(FieldOf::body, endpoint, name);
+      const FieldGroup* const field = field_table().find(FieldOf::body, endpoint, name);
       ASSERT_NE(field, nullptr) << name;
       if (field->use != FieldUse::served) continue;
       json body{{"stream", true}, {kind == Kind::chat ? "messages" : "prompt", "Hi"}};
@@ -300,18 +302,18 @@ TEST(FieldTable, TheParserReadsEachServedFieldOfTheBody) {
       EXPECT_TRUE(odd.error().param.starts_with(name)) << name << ": " << odd.error().param;
       ++read;
     }
-  EXPECT_GT(read, parameters().size());
+  EXPECT_GT(read, field_table().parameters().size());
 }
 
 TEST(FieldTable, HasEachNameOncePerEndpoint) {
   std::set<std::tuple<FieldOf, Endpoints, std::string>> seen;
-  for (const FieldGroup& group : field_groups())
+  for (const FieldGroup& group : field_table().groups())
     for (const std::string& name : words(group.names))
       for (const Endpoints endpoint : {kChat, kCompletions, kExplain})
         if ((group.endpoints & endpoint) != 0) {
           EXPECT_TRUE(seen.emplace(group.of, endpoint, name).second) << name;
         }
-  for (const Parameter& p : parameters())
+  for (const Parameter& p : field_table().parameters())
     for (const Endpoints endpoint : {kChat, kCompletions})
       if ((p.endpoints & endpoint) != 0) {
         EXPECT_TRUE(seen.emplace(FieldOf::body, endpoint, std::string(p.name)).second) << p.name;

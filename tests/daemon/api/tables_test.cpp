@@ -6,15 +6,12 @@
 #include <string_view>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
 #include "daemon/api/error_table.hpp"
-#include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/errors.hpp"
 #include "daemon/api/openai/field_table.hpp"
-#include "daemon/api/openai/parameters.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/api/table/codecs.hpp"
+#include "tests/daemon/api/table_rows.hpp"
 
 namespace flyball::api {
 namespace {
@@ -45,42 +42,26 @@ TEST(docs, errors) {
 TEST(docs, parameters) {
   using namespace openai;
   const std::string doc = read_doc("http-api.md");
-  for (const Parameter& p : openai::parameters()) {
-    std::string range;
-    if (type_name(p) != "boolean") {
-      range = p.min_excluded ? "over " : "";
-      append_json_number(range, p.min);
-      range += " to ";
-      append_json_number(range, p.max);
-    }
+  for (const Parameter& p : field_table().parameters()) {
     const char* where = p.endpoints == kBoth ? "both" : p.endpoints == kChat ? "chat" : "completions";
-    const std::string line = "| `" + std::string(p.name) + "` | " + where + " | " +
-                             std::string(type_name(p)) + " | " + range + " | " + std::string(p.fallback) +
-                             " |\n";
+    const std::string line = row_of(p, where);
     EXPECT_NE(doc.find(line), std::string::npos) << "docs/http-api.md lacks:\n" << line;
   }
   EXPECT_EQ(rows_beginning(doc, "\n| `"),
-            openai::parameters().size() + openai::field_groups().size() + routes(all_codecs()).size());
+            field_table().parameters().size() + field_table().groups().size() + routes(all_codecs()).size());
 }
 
 TEST(docs, fields) {
   using namespace openai;
   const std::string doc = read_doc("http-api.md");
   std::string lines;
-  for (const FieldGroup& group : field_groups()) {
-    lines += "| `";
-    for (const char c : group.names) lines += c == ' ' ? std::string("`, `") : std::string(1, c);
+  for (const FieldGroup& group : field_table().groups()) {
     const char* where = group.endpoints == kEverywhere    ? "both, explain"
                         : group.endpoints == kBoth        ? "both"
                         : group.endpoints == kChat        ? "chat"
                         : group.endpoints == kCompletions ? "completions"
                                                           : "explain";
-    lines +=
-        "` | " + std::string(to_string(group.of)) + " | " + where + " | " + std::string(to_string(group.use));
-    std::string nothing;
-    for (const auto& value : nlohmann::json::parse(group.asks_for_nothing))
-      nothing += (nothing.empty() ? " but for `" : ", `") + value.dump() + "`";
-    lines += nothing + " | " + note_of(group) + " |\n";
+    lines += row_of(group, where);
   }
   EXPECT_NE(doc.find(lines), std::string::npos) << "docs/http-api.md lacks:\n" << lines;
 }

@@ -152,12 +152,26 @@ TEST(registry, models_and_caps) {
   const auto &alice = settings->apps[0], &bob = settings->apps[1];
   EXPECT_EQ((*registry.model_for(alice, ""))->id, "demo");
   EXPECT_EQ((*registry.model_for(alice, "default-demo"))->id, "demo");
+  EXPECT_FALSE(registry.model_for(alice, "demo:latest"));
   EXPECT_EQ(registry.model_for(bob, "nothing").error().message,
             "There is no model \"nothing\" that is open to this app. It may use: small.");
   EXPECT_EQ(*Registry::cap_max_tokens(alice, 0), 0U);
   EXPECT_EQ(*Registry::cap_max_tokens(bob, 0), 100U);
   EXPECT_EQ(*Registry::cap_max_tokens(bob, 100), 100U);
   EXPECT_FALSE(Registry::cap_max_tokens(bob, 101));
+}
+
+// A client that adds a tag gets the model of the whole name, if there is one: also where its app may not use
+// it.
+TEST(registry, the_default_tag_of_an_api_is_left_out) {
+  auto settings = testing::make_settings();
+  settings->config.models[1].aliases = {"tagged:latest"};
+  const Registry registry(settings->apps, settings->config);
+  EXPECT_EQ(registry.without_tag("demo:latest", ":latest"), "demo");
+  EXPECT_EQ(registry.without_tag("tagged:latest", ":latest"), "tagged:latest");
+  EXPECT_EQ(registry.without_tag("demo:7b", ":latest"), "demo:7b");
+  EXPECT_EQ(registry.without_tag("demo:latest", ""), "demo:latest");
+  EXPECT_EQ(registry.without_tag(":latest", ":latest"), "");
 }
 
 TEST(registry, a_manifest_may_name_a_model_by_its_alias) {

@@ -102,7 +102,8 @@ struct EventWriter {
   }
   void operator()(const event::CallEnd& e) const { payload("called", std::to_string(e.call)); }
   void operator()(const event::Logprobs& e) const { payload("logprobs", std::to_string(e.tokens.size())); }
-  void operator()(const event::Used& e) const { payload(e.last ? "used_in_all" : "used", used(e.usage)); }
+  void operator()(const event::Used& e) const { payload("used", used(e.usage)); }
+  void operator()(const event::Ended& e) const { payload("used_in_all", used(e.totals.usage)); }
   void operator()(const event::Finish& e) const { payload("finish", in_quotes(to_string(e.reason))); }
   void operator()(const event::Failed& e) const { payload("failed", error_json(e.error)); }
 };
@@ -113,7 +114,7 @@ class Writer final : public AnswerWriter {
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override {
     for (const AnswerEvent& event : events) std::visit(EventWriter{choice, out}, event);
   }
-  bool whole(std::span<Choice> choices, const Usage& usage, std::string& out) override {
+  bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override {
     out += R"({"model":)" + in_quotes(model_) + R"(,"said":[)";
     for (const Choice& choice : choices) {
       if (&choice != choices.data()) out += ",";
@@ -124,7 +125,7 @@ class Writer final : public AnswerWriter {
       out += R"(],"logprobs":)" + std::to_string(choice.logprobs.size()) + R"(,"finish":)" +
              in_quotes(to_string(choice.reason)) + "}";
     }
-    out += R"(],"used":)" + used(usage) + "}";
+    out += R"(],"used":)" + used(totals.usage) + "}";
     return false;
   }
 
@@ -197,7 +198,7 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
     case kModel: {
       auto name = path_id(route, request.path());
       if (!name) return flyball::pass(name);
-      return ShowModel{std::move(*name), model_answer};
+      return ShowModel{.name = std::move(*name), .answer = model_answer};
     }
     case kHealth:
       return TellHealth{};

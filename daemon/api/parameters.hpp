@@ -1,23 +1,27 @@
-// The one table of scalar request parameters: name, type, range, default, and where each goes.
-// docs/http-api.md is checked against it by a test; the engine checks the same ranges again (flyball::check).
+// Scalars of requests: name, type, range, default, and where each goes; a row of an API's table for each. The
+// engine checks the same ranges again (flyball::check). And the two other settings that every API has.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "config/error.hpp"
+#include "daemon/api/field_table.hpp"
+#include "daemon/api/operation.hpp"
 
-namespace flyball::api::openai {
+namespace flyball::api {
 
 class Fields;
 
 // `max_tokens` of a request that wants as many tokens as the context leaves.
 inline constexpr std::uint32_t kNoTokenLimit = UINT32_MAX;
+inline constexpr std::size_t kMaxStops = 16, kMaxStopBytes = 256;
 
 // Scalars of a request that are not sampling parameters.
 struct Scalars {
@@ -32,16 +36,18 @@ struct Scalars {
   bool ignore_eos = false;
 };
 
-enum Endpoints : std::uint8_t { kChat = 1, kCompletions = 2, kBoth = 3, kExplain = 4, kEverywhere = 7 };
-constexpr Endpoints operator|(Endpoints a, Endpoints b) noexcept {
-  return static_cast<Endpoints>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
-}
-
 // A value out of the range that clients of other servers send, and the value that it stands for.
 struct Sentinel {
   double value, stands_for;
   std::string_view words;  // what it means
+  std::optional<double> other = {};  // a second such value
 };
+
+inline constexpr double kMaxTokens = 1'000'000;  // beyond any context this release can hold
+// Tokens whose probability sums up to as good as nothing: the likeliest one.
+inline constexpr Sentinel kLikeliestAlone{0, std::numeric_limits<float>::min(), "the likeliest token alone"};
+inline constexpr Sentinel kOff{-1, 0, "off"};
+inline constexpr Sentinel kNoLimit{-1, kNoTokenLimit, "what the context leaves"};
 
 // `min_excluded`: the range is open at its lower end. Parameters of one destination are names of one setting.
 struct Parameter {
@@ -54,14 +60,18 @@ struct Parameter {
   std::string_view fallback;  // the default in words
   Destination destination;
   std::optional<Sentinel> sentinel = {};
+  FieldOf of = FieldOf::body;
 };
 
-std::span<const Parameter> parameters() noexcept;
 std::string_view type_name(const Parameter& parameter) noexcept;  // "number", "integer", "boolean"
 
-// Reads every scalar of the table that `body` has; null counts as absent. invalid_value with the
-// name as param, the value and the range in the message; also where two names of one setting differ.
-Result<void> read_parameters(const Fields& body, Endpoints endpoint, SamplingParams& sampling,
-                             Scalars& scalars);
+// Reads every scalar of the table that the object has; null counts as absent. invalid_value with the place as
+// param, the value and the range in the message; also where two names of one setting differ.
+Result<void> read_parameters(const Fields& object, SamplingParams& sampling, Scalars& scalars);
 
-}  // namespace flyball::api::openai
+// `stop`: a string, or an array of them. invalid_value.
+Result<void> read_stop(const Fields& object, std::vector<std::string>& stop);
+// `seed`: a 64-bit integer, or -1 for one that is drawn. invalid_value.
+Result<void> read_seed(const Fields& object, Generate& out);
+
+}  // namespace flyball::api

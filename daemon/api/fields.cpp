@@ -1,7 +1,6 @@
-#include "daemon/api/openai/fields.hpp"
+#include "daemon/api/fields.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -11,7 +10,7 @@
 #include "config/table.hpp"
 #include "config/units.hpp"
 
-namespace flyball::api::openai {
+namespace flyball::api {
 namespace {
 
 // Clients send back what they were sent, with empty members that chat_history leaves out.
@@ -19,7 +18,7 @@ bool leaves_out_empty(FieldOf of) noexcept {
   return of == FieldOf::message || of == FieldOf::call || of == FieldOf::called_function;
 }
 
-bool is_empty(JsonView value) noexcept {
+bool holds_nothing(JsonView value) noexcept {
   return (value.is_string() && value.text().empty()) ||
          ((value.is_array() || value.is_object()) && value.size() == 0);
 }
@@ -37,18 +36,19 @@ Error not_served(const FieldGroup& field, std::string place) {
   return {code, std::move(message), std::move(place), {}};
 }
 
-Error unknown_field(FieldOf of, Endpoints endpoints, const std::string& object, std::string_view name) {
-  constexpr std::array kPaths{std::pair(kChat, "/v1/chat/completions"),
-                              std::pair(kCompletions, "/v1/completions"),
-                              std::pair(kExplain, "/v1/route/explain")};
+Error unknown_member(const FieldTable& table, FieldOf of, Endpoints endpoints, const std::string& object,
+                     std::string_view name) {
   std::string message = (object.empty() ? std::string("The body") : "'" + object + "'") +
                         " has an unknown field " + config::quoted(name);
   const auto path = std::ranges::find_if(
-      kPaths, [&](const auto& one) { return find_field(of, one.first, name) != nullptr; });
-  if (path != kPaths.end())
-    message += ", which is one of " + std::string(path->second);
+      table.paths(), [&](const auto& one) { return table.find(of, one.endpoint, name) != nullptr; });
+  const FieldOf place = of == FieldOf::options ? FieldOf::body : FieldOf::options;
+  if (path != table.paths().end())
+    message += ", which is one of " + std::string(path->path);
+  else if ((of == FieldOf::body || of == FieldOf::options) && table.find(place, endpoints, name) != nullptr)
+    message += ", which belongs in the " + std::string(to_string(place));
   else
-    message += config::did_you_mean(name, field_names(of, endpoints));
+    message += config::did_you_mean(name, table.names(of, endpoints));
   if (!message.ends_with('?')) message += '.';
   message += " An app whose manifest says `unknown_fields: accept` may send it.";
   return {ErrorCode::unknown_field, std::move(message), {}, {}};
@@ -56,14 +56,14 @@ Error unknown_field(FieldOf of, Endpoints endpoints, const std::string& object, 
 
 // Calls `each` with the served members.
 template <class Each>
-std::optional<Error> sort_members(JsonView object, FieldOf of, Endpoints endpoints, const std::string& place,
-                                  UnknownFields& unknown, Each each) {
+std::optional<Error> sort_members(JsonView object, const FieldTable& table, FieldOf of, Endpoints endpoints,
+                                  const std::string& place, UnknownFields& unknown, Each each) {
   std::optional<Error> refusal;
   for (const auto& member : object.members()) {
-    if (member.value.is_null() || (leaves_out_empty(of) && is_empty(member.value))) continue;
-    const FieldGroup* const field = find_field(of, endpoints, member.key);
+    if (member.value.is_null() || (leaves_out_empty(of) && holds_nothing(member.value))) continue;
+    const FieldGroup* const field = table.find(of, endpoints, member.key);
     if (field == nullptr)
-      unknown.add(place, member.key, [&] { return unknown_field(of, endpoints, place, member.key); });
+      unknown.add(place, member.key, [&] { return unknown_member(table, of, endpoints, place, member.key); });
     else if (field->use == FieldUse::served)
       each(member);
     else if (field->use == FieldUse::refused && !refusal && !asks_for_nothing(*field, member.value))
@@ -79,14 +79,16 @@ Result<void> result(const std::optional<Error>& refusal) {
 
 }  // namespace
 
-Fields::Fields(JsonView body, Endpoints endpoints, UnknownFields& unknown) : endpoints_(endpoints) {
-  refused_ = sort_members(body, FieldOf::body, endpoints, {}, unknown,
+Fields::Fields(JsonView object, const FieldTable& table, Endpoints endpoints, UnknownFields& unknown,
+               FieldOf of, std::string place)
+    : table_(&table), endpoints_(endpoints), of_(of), place_(std::move(place)) {
+  refused_ = sort_members(object, table, of, endpoints, place_, unknown,
                           [&](const auto& member) { served_.push_back(member); });
 }
 
 JsonView Fields::member(std::string_view name) const noexcept {
-  const FieldGroup* const field = find_field(FieldOf::body, endpoints_, name);
-  // It would seem absent from every body.
+  const FieldGroup* const field = table_->find(of_, endpoints_, name);
+  // It would seem absent from every object.
   if (field == nullptr || field->use != FieldUse::served) std::abort();
   for (const auto& [key, value] : served_)
     if (key == name) return value;
@@ -97,9 +99,13 @@ Result<void> Fields::refused() const {
   return result(refused_);
 }
 
-Result<void> check_members(JsonView object, FieldOf of, Endpoints endpoints, const std::string& place,
-                           UnknownFields& unknown) {
-  return result(sort_members(object, of, endpoints, place, unknown, [](const auto&) {}));
+std::string Fields::place_of(std::string_view name) const {
+  return api::place_of(place_, name);
+}
+
+Result<void> check_members(JsonView object, const FieldTable& table, FieldOf of, Endpoints endpoints,
+                           const std::string& place, UnknownFields& unknown) {
+  return result(sort_members(object, table, of, endpoints, place, unknown, [](const auto&) {}));
 }
 
 std::unexpected<Error> missing(std::string_view name, const UnknownFields& unknown) {
@@ -112,4 +118,4 @@ std::unexpected<Error> missing(std::string_view name, const UnknownFields& unkno
   return fail(ErrorCode::missing_field, message + ".", std::string(name));
 }
 
-}  // namespace flyball::api::openai
+}  // namespace flyball::api

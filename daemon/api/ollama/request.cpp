@@ -1,0 +1,211 @@
+#include "daemon/api/ollama/request.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backends/constrain/constraint.hpp"
+#include "daemon/api/chat_messages.hpp"
+#include "daemon/api/constraint_verdicts.hpp"
+#include "daemon/api/fields.hpp"
+#include "daemon/api/json_rewriter.hpp"
+#include "daemon/api/ollama/field_table.hpp"
+#include "daemon/api/ollama/models.hpp"
+#include "daemon/api/ollama/writer.hpp"
+#include "daemon/api/parameters.hpp"
+
+namespace flyball::api::ollama {
+namespace {
+
+std::unexpected<Error> refuse(ErrorCode code, std::string param, const std::string& what) {
+  std::string message = "'" + param + "' " + what + ".";
+  return fail(code, std::move(message), std::move(param));
+}
+
+Result<std::string_view> read_text(const Fields& body, std::string_view name) {
+  const JsonView value = body.member(name);
+  if (!value) return std::string_view();
+  if (!value.is_string()) return refuse(ErrorCode::invalid_value, std::string(name), "must be a string");
+  return value.text();
+}
+
+Result<bool> read_flag(const Fields& body, std::string_view name) {
+  const JsonView value = body.member(name);
+  if (!value) return false;
+  if (!value.is_boolean()) return refuse(ErrorCode::invalid_value, std::string(name), "must be a boolean");
+  return value.as_bool();
+}
+
+// "json", or a JSON schema. An empty string asks for nothing.
+Result<void> read_format(const Fields& body, Generate& out) {
+  const JsonView format = body.member("format");
+  if (!format || (format.is_string() && format.text().empty())) return {};
+  Constraint constraint;
+  if (format.is_object())
+    constraint = {Constraint::Kind::json_schema, PackedJson(format)};
+  else if (!format.is_string() || format.text() != "json")
+    return refuse(ErrorCode::invalid_value, "format", "must be \"json\" or a JSON schema, an object");
+  if (auto ok = constrain::check_size(constraint); !ok)
+    return std::unexpected(refusal_at("format", ok.error()));
+  out.base.constraint = std::move(constraint);
+  out.constraint_field = "format";
+  out.wants_json = true;
+  return {};
+}
+
+Result<void> check_think(const Fields& body) {
+  const JsonView think = body.member("think");
+  if (!think || (think.is_boolean() && !think.as_bool())) return {};
+  return refuse(ErrorCode::unsupported_value, "think",
+                "is served as false only: what the model reasons is part of the text");
+}
+
+// Tells the model's template that `think` is false, in the name that most of them know.
+void tell_think(const Fields& body, ChatPrompt& prompt) {
+  const JsonView think = body.member("think");
+  if (!think) return;
+  JsonRewriter args(64);
+  args.open(JsonKind::object);
+  args.key("enable_thinking");
+  args.value(think);
+  args.close();
+  prompt.template_args = args.take();
+}
+
+// `repeat_last_n` tokens are seen by the penalty: here all (-1) or none (0) of the sequence. Any number goes
+// where there is no penalty.
+Result<void> read_repeat_last_n(const Fields& options, SamplingParams& sampling) {
+  const JsonView value = options.member("repeat_last_n");
+  if (!value) return {};
+  const std::string place = options.place_of("repeat_last_n");
+  if (!value.is_integer()) return refuse(ErrorCode::invalid_value, place, "must be an integer");
+  if (value.as_integer() == 0) sampling.repetition_penalty = 1;
+  if (value.as_integer() <= 0 || sampling.repetition_penalty == 1) return {};
+  return refuse(ErrorCode::unsupported_value, place,
+                "is served as -1 or 0 only: 'repeat_penalty' sees the whole sequence");
+}
+
+// Reads all but the prompt.
+Result<void> read_settings(const Fields& body, Generate& out) {
+  auto model = read_text(body, "model");
+  if (!model) return pass(model);
+  out.model = *model;
+  out.default_tag = kDefaultTag;
+  SamplingParams& sampling = out.base.sampling;
+  sampling.temperature = kTemperature;
+  sampling.top_p = kTopP;
+  sampling.top_k = kTopK;
+  Scalars scalars;
+  scalars.stream = true;
+  if (auto ok = read_parameters(body, sampling, scalars); !ok) return ok;
+  if (const JsonView given = body.member("options")) {
+    if (!given.is_object()) return refuse(ErrorCode::invalid_value, "options", "must be an object");
+    const Fields options(given, field_table(), body.endpoints(), out.unknown, FieldOf::options, "options");
+    auto ok = read_parameters(options, sampling, scalars);
+    if (ok) ok = read_repeat_last_n(options, sampling);
+    if (ok) ok = read_stop(options, out.base.stop);
+    if (ok) ok = read_seed(options, out);
+    if (ok) ok = options.refused();
+    if (!ok) return ok;
+  }
+  if (scalars.stream) out.stream = StreamFraming::ndjson;
+  out.base.max_tokens = scalars.max_tokens == kNoTokenLimit ? 0 : scalars.max_tokens;
+  if (auto ok = read_format(body, out); !ok) return ok;
+  if (auto ok = check_think(body); !ok) return ok;
+  return body.refused();
+}
+
+void append_message(JsonRewriter& out, std::string_view role, std::string_view content) {
+  out.open(JsonKind::object);
+  out.key("role");
+  out.string(role);
+  out.key("content");
+  out.string(content);
+  out.close();
+}
+
+// Other servers load a model by such a request.
+std::unexpected<Error> empty_prompt(std::string_view field) {
+  return refuse(ErrorCode::unsupported_value, std::string(field),
+                "is empty; a model is loaded by its first request");
+}
+
+}  // namespace
+
+Result<Generate> parse_chat(JsonView document) {
+  if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+  Generate out;
+  const Fields body(document, field_table(), kChat, out.unknown);
+  if (auto ok = read_settings(body, out); !ok) return pass(ok);
+  const JsonView messages = body.member("messages");
+  if (!messages) return missing("messages", out.unknown);
+  if (messages.is_array() && messages.size() == 0) return empty_prompt("messages");
+  auto history = read_chat_messages(messages, field_table(), kChat, out.unknown);
+  if (!history) return pass(history);
+  ChatPrompt prompt;
+  prompt.messages = std::move(history->messages);
+  out.note = std::move(history->note);
+  if (const JsonView given = body.member("tools")) {
+    auto tools = read_tools(given, field_table(), kChat, out.unknown);
+    if (!tools) return pass(tools);
+    prompt.tools = std::move(*tools);
+  }
+  out.has_tools = !prompt.tools.empty();
+  if (out.has_tools && out.base.constraint)
+    return refuse(ErrorCode::unsupported_feature, "tools",
+                  "are not served beside 'format': a constrained answer cannot hold tool calls");
+  tell_think(body, prompt);
+  out.prompt_bytes = prompt.messages.json_bytes() + prompt.tools.json_bytes();
+  out.prompts.emplace_back(std::move(prompt));
+  out.writer = std::make_unique<Writer>(Writer::Shape::chat);
+  return out;
+}
+
+Result<Generate> parse_generate(JsonView document) {
+  if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+  Generate out;
+  const Fields body(document, field_table(), kGenerate, out.unknown);
+  if (auto ok = read_settings(body, out); !ok) return pass(ok);
+  const auto prompt = read_text(body, "prompt"), system = read_text(body, "system");
+  if (!prompt) return pass(prompt);
+  if (!system) return pass(system);
+  const auto raw = read_flag(body, "raw");
+  if (!raw) return pass(raw);
+  if (prompt->empty()) return empty_prompt("prompt");
+  out.prompt_bytes = prompt->size() + system->size();
+  out.writer = std::make_unique<Writer>(Writer::Shape::text);
+  if (*raw) {
+    if (!system->empty())
+      return refuse(ErrorCode::invalid_value, "system", "is only allowed where 'raw' is not true");
+    out.kind = Generate::Kind::completion;
+    out.prompts.emplace_back(TextPrompt{std::string(*prompt)});
+    return out;
+  }
+  ChatPrompt chat;
+  JsonRewriter messages(out.prompt_bytes + 64);
+  messages.open(JsonKind::array);
+  if (!system->empty()) append_message(messages, "system", *system);
+  append_message(messages, "user", *prompt);
+  messages.close();
+  chat.messages = messages.take();
+  tell_think(body, chat);
+  out.prompts.emplace_back(std::move(chat));
+  return out;
+}
+
+Result<ShowModel> parse_show(JsonView document) {
+  if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+  ShowModel out{.name = {}, .default_tag = kDefaultTag, .answer = show_answer};
+  const Fields body(document, field_table(), kShow, out.unknown);
+  if (auto ok = body.refused(); !ok) return pass(ok);
+  const auto model = read_text(body, "model"), name = read_text(body, "name");
+  if (!model) return pass(model);
+  if (!name) return pass(name);
+  if (model->empty() && name->empty()) return missing("model", out.unknown);
+  if (!model->empty() && !name->empty() && *model != *name)
+    return refuse(ErrorCode::invalid_value, "name", "contradicts 'model'");
+  out.name = model->empty() ? *name : *model;
+  return out;
+}
+
+}  // namespace flyball::api::ollama
