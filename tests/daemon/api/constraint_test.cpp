@@ -380,23 +380,23 @@ TEST_F(Compiling, AConstraintThatIsCompiledTakesItsPlaceInTheQueue) {
   bounded->config.max_queue = 1;
   bounded->apps[0].limits.requests_per_minute = 3;
   rig.service.reload(bounded);
-  Wire compiled(rig), refused(rig);
-  compiled.send(constrained("key-alice", "a1"));
+  Wire first(rig), refused(rig);
+  first.send(constrained("key-alice", "a1"));
   gate.await_entered(1);
   refused.send(post(kChatPath, kHello));
   EXPECT_EQ(refused.answer().status, 503);
   EXPECT_EQ(refused.answer().field("x-ratelimit-remaining-requests"), "2") << "the charge is given back";
   gate.open();
-  finish(compiled);
-  EXPECT_EQ(compiled.answer().status, 200);
+  finish(first);
+  EXPECT_EQ(first.answer().status, 200);
 }
 
 TEST_F(Compiling, AClientThatLeavesGivesItsPlaceBack) {
   auto bounded = settings();
   bounded->apps[1].limits.in_flight = 1;
   rig.service.reload(bounded);
-  Wire compiled(rig), left(rig), next(rig);
-  compiled.send(constrained("key-alice", "a1"));
+  Wire first(rig), left(rig), next(rig);
+  first.send(constrained("key-alice", "a1"));
   gate.await_entered(1);
   left.send(constrained("key-bobby", "b1"));
   left.hang_up();
