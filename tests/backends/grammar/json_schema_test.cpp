@@ -212,7 +212,7 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
       {R"({"$dynamicRef":""})", invalid, ""},
       {R"({"default":{"$dynamicAnchor":"x"},"$ref":"#/default"})", unsupported, "/$ref"},
       {R"({"properties":{"a/b~":{"divisibleBy":1}}})", unsupported, "/properties/a~1b~0/divisibleBy"},
-      {R"x({"pattern":"(?=a)"})x", unsupported, "/pattern"},
+      {R"x({"pattern":"((?=a)b)*"})x", unsupported, "/pattern"},
       {R"x({"pattern":"("})x", invalid, "/pattern"},
       {R"x({"patternProperties":{"(a)\\1":{}}})x", unsupported, "/patternProperties/(a)\\1"},
       {R"({"type":"array","multipleOf":1e-15})", ErrorCode::unsupported_value, "/multipleOf"},
