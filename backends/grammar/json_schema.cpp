@@ -548,7 +548,8 @@ class Writer {
   Result<NodeId> in_any_order(const std::vector<Member>& members, std::uint32_t required,
                               std::optional<NodeId> other) {
     std::vector<NodeId> needed, free;
-    for (const auto& member : members) (member.required ? needed : free).push_back(member.node);
+    for (const auto& [node, is_needed] : members)
+      is_needed ? needed.push_back(as_rule("member", node)) : free.push_back(node);
     if (other) free.push_back(*other);
     std::optional<NodeId> any;
     if (!free.empty()) any = as_rule("member", choice(free));
