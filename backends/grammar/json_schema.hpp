@@ -9,9 +9,9 @@
 // be false. uniqueItems takes items of at most 8 values in all. A $dynamicRef is a $ref while one
 // $dynamicAnchor has its name. Counts of contains take at most 1,500 rules of the grammar.
 //
-// "x-key-order": "any" at the top of a schema lets keys come in any order. A required key comes once then, and
-// others may come again. An object of more than 9 required keys, or with counted members, keeps the declared
-// order.
+// "x-key-order": "any" at the top of a schema lets keys come in any order. A required key comes once then,
+// and others may come again. An object of more than 9 required keys, or with counted members, keeps the
+// declared order.
 //
 // It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
 // exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,

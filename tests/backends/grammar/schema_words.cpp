@@ -1,5 +1,5 @@
-// schema_words FILE WORDS [SEED]: FILE holds a JSON array of {"schema": ..., "texts": [...]}. For
-// each of them one line of JSON: {"error": [code, where, message]}, or {"words": [...], "accepted": [...]}
+// schema_words FILE WORDS [SEED]: FILE holds a JSON array of {"schema": ..., "texts": [...]}. For each of
+// them one line of JSON: {"error": [code, where, message]}, or {"words": [...], "accepted": [...]}
 // with random words of the schema's grammar and whether each of the texts is one (compact; blanks of the
 // flexible form are in the words).
 #include <cstdio>
