@@ -16,6 +16,8 @@ using grammar::NodeId;
 
 // A call costs a frame of the stack at run time, a copy costs its states: about those of a key and its colon.
 constexpr std::uint32_t kLargestCopy = 32;
+// States that the copies of one node may take together.
+constexpr std::uint64_t kMostCopied = 2'000;
 // Room for "{8}" of a class of characters (eight states each). Every node has a size, so that it bounds the
 // number of copies, too.
 constexpr std::uint32_t kLargestRepeat = 64;
@@ -114,7 +116,7 @@ class Outliner {
     }
     for (const std::uint32_t node : members) {
       if (!fuel_.spend(1 + grammar_.node(NodeId{node}).count)) return out_of_fuel();
-      decide_size(grammar_.node(NodeId{node}), facts_[node]);
+      decide_size(grammar_.node(NodeId{node}), uses_[node], facts_[node]);
     }
     return {};
   }
@@ -137,6 +139,7 @@ class Outliner {
       if (!fuel_.spend(4 + 4 * grammar_.node(static_cast<NodeId>(id)).count)) return false;
       each_child(id, [&](std::size_t child) { ++first[child + 1]; });
     }
+    uses_.assign(first.begin() + 1, first.end());
     for (std::size_t id = 0; id < n; ++id) first[id + 1] += first[id];
     std::vector<std::uint32_t> parents(first[n]), filled(first.begin(), first.end() - 1);
     for (std::uint32_t id = 0; id < n; ++id) {
@@ -172,7 +175,7 @@ class Outliner {
     }
   }
 
-  void decide_size(const Node& node, NodeFacts& facts) {
+  void decide_size(const Node& node, std::uint64_t uses, NodeFacts& facts) {
     std::uint64_t size = 1;
     switch (node.kind) {
       case Kind::text:
@@ -185,7 +188,7 @@ class Outliner {
         break;
       case Kind::rule: {
         const NodeFacts& body = facts_of(grammar_.body(grammar_.rule_of(node)));
-        facts.called = body.recursive || body.size > kLargestCopy;
+        facts.called = body.recursive || body.size > kLargestCopy || body.size * uses > kMostCopied;
         if (!facts.called) size = body.size;
         break;
       }
@@ -209,6 +212,7 @@ class Outliner {
   grammar::Fuel& fuel_;
   std::uint64_t steps_;  // of the fuel at first
   std::vector<NodeFacts> facts_;
+  std::vector<std::uint32_t> uses_;  // parents of each node
   std::vector<std::uint32_t> order_, low_;
   std::vector<bool> open_;  // its component is not known yet
   std::vector<std::uint32_t> component_;

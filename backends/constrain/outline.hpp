@@ -14,7 +14,7 @@ struct NodeFacts {
   bool reached = false;    // from rule 0; nodes that are not have no other facts but `nullable`
   bool nullable = false;   // has the empty word
   bool recursive = false;  // is part of a cycle of rules
-  bool called = false;     // a rule that is recursive or too large to copy
+  bool called = false;     // a rule that is recursive, too large to copy or used too often
   bool counted = false;    // a repeat of too many copies to write out: its words are counted as they are read
   std::uint32_t size = 0;  // states of its automaton, calls as one; at least 1
 };

@@ -94,6 +94,8 @@ class Compiler {
   }
 
   Result<StateId> build(ProcedureId which) {
+    const Node& body = grammar_.node(sources_[which].body);
+    if (body.kind == Kind::dfa) return copy(grammar_.dfa_of(body), which);
     Nfa nfa;
     const Nfa::Place begin = nfa.add_place(), end = nfa.add_place();
     tasks_.assign({Task{sources_[which].body, begin, end}});
@@ -107,6 +109,23 @@ class Compiler {
     const auto start = determinize(nfa, begin, end, program_, fuel_, limits_.memory);
     if (!start) return start.error() == Exhausted::fuel ? out_of_fuel(which) : out_of_memory(which);
     return *start;
+  }
+
+  // An automaton is deterministic as it is. Nothing leads back to the first state, which does not accept.
+  Result<StateId> copy(const grammar::Dfa& dfa, ProcedureId which) {
+    if (!fuel_.spend(4 * (dfa.states.size() + dfa.edges.size()))) return out_of_fuel(which);
+    const auto start = static_cast<StateId>(program_.states.size());
+    const auto calls = static_cast<std::uint32_t>(program_.calls.size());
+    const auto add_state = [&](const grammar::Dfa::State& state, bool accepting) {
+      const auto edges = static_cast<std::uint32_t>(program_.edges.size());
+      for (std::uint32_t e = state.first; e < state.first + state.count; ++e)
+        program_.edges.push_back({dfa.edges[e].from, dfa.edges[e].to, start + 1 + dfa.edges[e].next});
+      program_.states.push_back({edges, calls, accepting, accepting && state.count == 0});
+    };
+    add_state(dfa.states[0], false);
+    for (const auto& state : dfa.states) add_state(state, state.accepting);
+    if (program_.memory() > limits_.memory) return out_of_memory(which);
+    return start;
   }
 
   // Adds paths from `from` to `to` and none that enters `from` or leaves `to`.

@@ -60,27 +60,82 @@ std::string email() {
   return "(" + atom + "{1,64}|" + atom + "{1,20}(\\." + atom + "{1,20}){1,2})@" + label + "(\\." + label +
          "){1,4}";
 }
-// RFC 3986. Parts behind the scheme, if there is one.
-constexpr std::string_view kPathCharacter = "([a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})";
+// RFC 3986, and RFC 3987 with more characters.
+struct UriCharacters {
+  std::string_view more;  // beside unreserved ones, for a class of characters
+  std::string of(std::string_view extra) const {
+    return "([a-zA-Z0-9._~!$&'()*+,;=" + std::string(extra) + std::string(more) + "-]|%[0-9a-fA-F]{2})";
+  }
+  std::string path() const { return of(":@"); }
+};
+constexpr UriCharacters kUri{""}, kIri{"\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}"};
 
-std::string authority() {
-  const std::string name = "([a-zA-Z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2})";
-  return "//((" + name + "|:)*@)?(" + name + "*|\\[" + ipv6() + "\\])(:\\d{0,5})?(/" +
-         std::string(kPathCharacter) + "*)*";
+// Parts behind the scheme, if there is one.
+std::string authority(const UriCharacters& of) {
+  const std::string name = of.of("");
+  return "//((" + name + "|:)*@)?(" + name + "*|\\[" + ipv6() + "\\])(:\\d{0,5})?(/" + of.path() + "*)*";
 }
-std::string query_and_fragment() {
-  const std::string character = "(" + std::string(kPathCharacter) + "|[/?])*";
+std::string query_and_fragment(const UriCharacters& of) {
+  const std::string character = "(" + of.path() + "|[/?])*";
   return "(\\?" + character + ")?(#" + character + ")?";
 }
+std::string identifier(const UriCharacters& of) {
+  const std::string c = of.path();
+  return "[a-zA-Z][a-zA-Z0-9+.-]*:(" + authority(of) + "|/?" + c + "+(/" + c + "*)*)" +
+         query_and_fragment(of);
+}
+std::string reference(const UriCharacters& of) {
+  const std::string c = of.path();
+  const std::string first = of.of("@");  // no colon, or it were a scheme
+  return "(" + identifier(of) + "|(" + authority(of) + "|(/|/?" + first + "+(/" + c + "*)*)?)" +
+         query_and_fragment(of) + ")";
+}
 std::string uri() {
-  const std::string c(kPathCharacter);
-  return "[a-zA-Z][a-zA-Z0-9+.-]*:(" + authority() + "|/?" + c + "+(/" + c + "*)*)" + query_and_fragment();
+  return identifier(kUri);
+}
+std::string iri() {
+  return identifier(kIri);
 }
 std::string uri_reference() {
-  const std::string c(kPathCharacter);
-  const std::string first = "([a-zA-Z0-9._~!$&'()*+,;=@-]|%[0-9a-fA-F]{2})";  // no colon, or it were a scheme
-  return "(" + uri() + "|(" + authority() + "|(/|/?" + first + "+(/" + c + "*)*)?)" + query_and_fragment() +
-         ")";
+  return reference(kUri);
+}
+std::string iri_reference() {
+  return reference(kIri);
+}
+// RFC 6570.
+std::string uri_template() {
+  const std::string name = "([a-zA-Z0-9_]|%[0-9a-fA-F]{2})+";
+  const std::string variable = name + "(\\." + name + ")*(\\*|:[1-9]\\d{0,3})?";
+  return "([!#$&()*+,./0-9:;=?@A-Z\\[\\]_a-z~-]|%[0-9a-fA-F]{2}|\\{[+#./;?&]?" + variable + "(," + variable +
+         ")*\\})*";
+}
+
+// Two digits that do not descend, with a separator between.
+std::string ascending(std::string_view separator) {
+  std::string out;
+  for (char digit = '0'; digit <= '9'; ++digit)
+    out += (digit > '0' ? "|" : "") + std::string(1, digit) + std::string(separator) + "[" + digit + "-9]";
+  return "(" + out + ")";
+}
+// Patterns that ECMA-262 (with the flag u) and Python both read: without backreferences, names and
+// lookaround, with groups at most two deep, counts of at most two digits, and ranges of digits or of letters
+// from the first or to the last.
+std::string regex() {
+  const std::string escape =
+      "\\\\([dDwWsStnrfv^$\\\\.*+?()\\[\\]{}|/]|x[0-9a-fA-F]{2}|u[0-9a-cA-C][0-9a-fA-F]{3})";
+  const std::string range = "(" + ascending("-") + "|a-[a-z]|[a-z]-z|A-[A-Z]|[A-Z]-Z)";
+  const std::string member = "([^\\\\\\[\\]^&~|\\-\\u0000-\\u001f]|\\\\-|" + escape + "|" + range + ")";
+  const std::string set = "\\[\\^?-?" + member + "+-?\\]";
+  const std::string count = "\\{(\\d{1,2},?|\\d,[1-9]\\d|" + ascending(",") + ")\\}";
+  const std::string quantifier = "(([*+?]|" + count +
+                                 ")\\?"
+                                 "?)?";  // in two, or "??)" were a trigraph
+  const std::string one =
+      "([^\\\\^$.*+?()\\[\\]{}|\\u0000-\\u001f]|\\.|" + escape + "|" + set + ")" + quantifier;
+  std::string term = "(" + one + "|[\\^$]|\\\\[bB])";
+  for (int depth = 0; depth < 2; ++depth)
+    term = "(" + one + "|[\\^$]|\\\\[bB]|\\((\\?:)?(" + term + "|\\|)*\\)" + quantifier + ")";
+  return "(" + term + "|\\|)*";
 }
 std::string json_pointer() {
   return "(/([^~/]|~[01])*)*";
@@ -117,6 +172,10 @@ constexpr Format kFormats[] = {
     {"json-pointer", json_pointer},
     {"relative-json-pointer", relative_json_pointer},
     {"uri-reference", uri_reference},
+    {"uri-template", uri_template},
+    {"iri", iri},
+    {"iri-reference", iri_reference},
+    {"regex", regex},
 };
 
 const Format* find(std::string_view name) noexcept {

@@ -20,12 +20,14 @@
 namespace flyball::grammar {
 namespace {
 
+constexpr std::string_view kKeyOrder = "x-key-order";
 constexpr std::string_view kBlank = "( |\n {0,32}|\n\t{0,8})?";
 // Places of an object in a grammar that counts its members, and rules of an array in one that counts items.
 constexpr std::size_t kMostCountedMembers = 20'000, kMostCountedItems = 1'500;
 constexpr std::size_t kMostDistinct = 8;    // values of unique items; each doubles the rules
 constexpr std::uint32_t kShortString = 64;  // characters that an automaton counts at little cost
 constexpr std::size_t kInlineTails = 4;     // ends of objects that are copied; more become rules
+constexpr std::size_t kMostUnordered = 9;   // required properties in any order; each doubles the rules
 constexpr std::size_t kMostDemanded = 3;    // keys; each multiplies what is written of an object
 constexpr std::uint32_t kNestedItems = 32;  // items within each other before a rule divides them
 
@@ -40,7 +42,7 @@ class Writer {
 
   // Defines a rule of the grammar, one schema after another: they share what every schema needs.
   Result<void> define(RuleId root, JsonView schema) {
-    terms_.emplace(schema, options_.accepts_unknown_keywords, limits_, *fuel_);
+    terms_.emplace(schema, limits_, *fuel_);
     queue_.clear();
     rules_.clear();
     scalars_.clear();
@@ -50,6 +52,7 @@ class Writer {
     if (!all) return pass(all);
     if (!std::exchange(has_pieces_, true))
       if (auto ok = pieces(); !ok) return ok;
+    if (auto ok = read_key_order(); !ok) return ok;
     if (any_value_) rules_.emplace(Conjunction(), *any_value_);
     if (const auto known = rules_.find(*all); known != rules_.end()) {
       grammar_.define(root, grammar_.rule(known->second));
@@ -112,14 +115,24 @@ class Writer {
                                  " bytes that are served.");
   }
 
+  Result<void> read_key_order() {
+    const Place root = terms_->root();
+    const JsonView order = root.value.is_object() ? root.value.find(kKeyOrder) : JsonView();
+    if (!order) return {};
+    any_order_ = order.is_string() && order.text() == "any";
+    if (any_order_ || (order.is_string() && order.text() == "declared")) return {};
+    return malformed(root.member(kKeyOrder, order), "\"x-key-order\" is \"declared\" or \"any\".");
+  }
+
   Result<void> pieces() {
     const bool flexible = options_.whitespace == JsonOptions::Whitespace::flexible;
-    const auto blank = node(from_regex(flexible ? kBlank : "", {}, bound()));
-    if (!blank) return pass(blank);
-    blank_ = *blank;
-    const auto comma = node(from_regex("," + std::string(flexible ? kBlank : ""), {}, bound()));
-    if (!comma) return pass(comma);
-    comma_ = *comma;
+    blank_ = grammar_.text("");
+    if (flexible) {
+      const auto blank = node(from_regex(kBlank, {}, bound()));
+      if (!blank) return pass(blank);
+      blank_ = as_rule("blank", *blank);
+    }
+    comma_ = sequence({grammar_.text(","), blank_});
     quote_ = grammar_.text("\"");
     const auto colon = node(from_regex(flexible ? "\": ?" : "\":", {}, bound()));
     if (!colon) return pass(colon);
@@ -127,13 +140,14 @@ class Writer {
     return {};
   }
 
-  // A node of an automaton that is made once.
+  // A node of an automaton that is made once. Its users call it where it is large, so that a program has it
+  // once.
   using Make = Result<Dfa> (*)(Bound);
   Result<NodeId> once(std::optional<NodeId>& kept, Make make) {
     if (!kept) {
       const auto made = node(make(bound()));
       if (!made) return made;
-      kept = *made;
+      kept = as_rule("value", *made);
     }
     return *kept;
   }
@@ -145,8 +159,8 @@ class Writer {
     if (!set) return pass(set);
     if ((*set)->arrays.empty() && (*set)->objects.empty()) {
       const auto node = write_at(terms_->place_of(all), **set);
-      if (node) scalars_.emplace(all, *node);
-      return node;
+      if (!node) return node;
+      return scalars_.emplace(all, as_rule("value", *node)).first->second;
     }
     const RuleId rule = grammar_.declare("value");
     rules_.emplace(all, rule);
@@ -188,7 +202,7 @@ class Writer {
   Result<NodeId> language(const Language& language) {
     const auto [at, is_new] = languages_.try_emplace(language.get());
     if (is_new) {
-      at->second = grammar_.dfa(*language);
+      at->second = as_rule("value", grammar_.dfa(*language));
       kept_.push_back(language);
     }
     return at->second;
@@ -426,8 +440,9 @@ class Writer {
     return may_end(0, 0) ? choice({grammar_.text("[]"), full}) : full;
   }
 
-  NodeId as_rule(NodeId body) {
-    const RuleId rule = grammar_.declare("rest");
+  NodeId as_rule(NodeId body) { return as_rule("rest", body); }
+  NodeId as_rule(std::string name, NodeId body) {
+    const RuleId rule = grammar_.declare(std::move(name));
     grammar_.define(rule, body);
     return grammar_.rule(rule);
   }
@@ -462,6 +477,7 @@ class Writer {
         const auto excluded = from_texts(std::move(declared), bound());
         if (!excluded) return pass(excluded);
         keys = node(subtract(*all, *excluded, bound()));
+        if (keys) keys = as_rule("keys", *keys);
       }
       if (!keys) return pass(keys);
       const auto content = value(region.value);
@@ -469,7 +485,7 @@ class Writer {
       members.push_back(sequence({quote_, *keys, colon_, *content}));
     }
     if (members.empty()) return std::nullopt;
-    return choice(members);
+    return as_rule("member", choice(members));
   }
 
   struct Member {
@@ -540,6 +556,7 @@ class Writer {
       others = grammar_.text("");
       ++required;
     }
+    if (any_order_ && !demanded && required <= kMostUnordered) return in_any_order(members, required, *other);
     if (required > 0) return enclosed("{", around_required(members, others), "}");
     std::vector<NodeId> choices = all_optional(members, others);
     if (*other) choices.push_back(sequence({**other, others}));
@@ -547,21 +564,55 @@ class Writer {
     return choices.empty() ? none : choice({none, enclosed("{", choice(choices), "}")});
   }
 
+  // A rule for each set of required members that are still to come. Each of those comes once; another member
+  // may come again, as keys that are not declared may.
+  Result<NodeId> in_any_order(const std::vector<Member>& members, std::uint32_t required,
+                              std::optional<NodeId> other) {
+    std::vector<NodeId> needed, free;
+    for (const auto& [node, is_needed] : members)
+      is_needed ? needed.push_back(as_rule("member", node)) : free.push_back(node);
+    if (other) free.push_back(*other);
+    std::optional<NodeId> any;
+    if (!free.empty()) any = as_rule("member", choice(free));
+    const std::size_t sets = std::size_t{1} << required;
+    if (!spend_bytes(*fuel_, 350 * sets * (1 + required))) return out_of_fuel(place_);
+    std::vector<RuleId> rules(sets);  // by the set of those to come, at a key
+    for (std::size_t left = 0; left < sets; ++left) {
+      rules[left] = grammar_.declare("members");
+      std::vector<NodeId> ways;
+      const auto add = [&](NodeId member, std::size_t then) {
+        if (then == 0 && !any) return ways.push_back(member);
+        const NodeId more = sequence({comma_, grammar_.rule(rules[then])});
+        ways.push_back(sequence({member, then == 0 ? grammar_.optional(more) : more}));
+      };
+      for (std::size_t i = 0; i < needed.size(); ++i)
+        if (left >> i & 1) add(needed[i], left & ~(std::size_t{1} << i));
+      if (any) add(*any, left);
+      grammar_.define(rules[left], choice(ways));
+    }
+    if (auto ok = check_memory(); !ok) return pass(ok);
+    const NodeId none = grammar_.text("{}");
+    if (members.empty() && !any) return none;
+    const NodeId full = enclosed("{", grammar_.rule(rules.back()), "}");
+    return required > 0 ? full : choice({none, full});
+  }
+
   // Members before the first required one bring their comma behind them, later ones before.
   NodeId around_required(const std::vector<Member>& members, NodeId others) {
-    std::vector<NodeId> out;
-    bool is_before = true;
-    for (const auto& member : members) {
-      if (is_before && member.required) {
-        out.push_back(member.node);
-        is_before = false;
-      } else {
-        const NodeId one = is_before ? sequence({member.node, comma_}) : sequence({comma_, member.node});
-        out.push_back(member.required ? one : grammar_.optional(one));
+    const auto first =
+        static_cast<std::size_t>(std::ranges::find_if(members, &Member::required) - members.begin());
+    NodeId tail = others;
+    for (std::size_t i = members.size(); i-- > 0;) {
+      const auto& [node, required] = members[i];
+      if (i == first) {
+        tail = sequence({node, tail});
+        continue;
       }
+      const NodeId one = i < first ? sequence({node, comma_}) : sequence({comma_, node});
+      tail = sequence({required ? one : grammar_.optional(one), tail});
+      if (i > 0 && !required && members.size() > kInlineTails) tail = as_rule(tail);
     }
-    out.push_back(others);
-    return grammar_.sequence(out);
+    return tail;
   }
 
   // By which member comes first.
@@ -651,6 +702,7 @@ class Writer {
   bool left_out_ = false;  // a set that was written is not exact
   bool has_pieces_ = false;
   std::optional<RuleId> any_value_;  // of every JSON value: no schema in it refers to its document
+  bool any_order_ = false;           // of keys, where the schema says so
   std::map<Conjunction, RuleId> rules_;
   std::map<Conjunction, NodeId> scalars_;
   std::map<const Dfa*, NodeId> languages_;

@@ -9,9 +9,14 @@
 // be false. uniqueItems takes items of at most 8 values in all. A $dynamicRef is a $ref while one
 // $dynamicAnchor has its name. Counts of contains take at most 1,500 rules of the grammar.
 //
+// "x-key-order": "any" at the top of a schema lets keys come in any order. A required key comes once then,
+// and others may come again. An object of more than 9 required keys, or with counted members, keeps the
+// declared order.
+//
 // It also takes forms of older drafts: items as an array, additionalItems, dependencies and boolean
 // exclusiveMinimum and -Maximum. Formats that are enforced: date, time, date-time, duration, email, hostname,
-// ipv4, ipv6, json-pointer, relative-json-pointer, uri, uri-reference, uuid. Others are annotations. Pure.
+// ipv4, ipv6, iri, iri-reference, json-pointer, regex, relative-json-pointer, uri, uri-reference,
+// uri-template, uuid. Others are annotations, as are unknown keywords that are no misspelt ones. Pure.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +39,6 @@ struct JsonOptions {
     flexible,
   };
   Whitespace whitespace = Whitespace::flexible;
-  // JSON Schema takes keywords that it does not know for annotations. Refused by default: one that was
-  // misspelled would go unenforced without a word.
-  bool accepts_unknown_keywords = false;
 };
 
 // Errors have the JSON pointer of the place in Error::where ("" is the whole schema): unsupported_feature for

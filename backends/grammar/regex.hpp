@@ -25,8 +25,8 @@ struct RegexOptions {
 };
 
 // The texts that match. `pattern` is UTF-8. invalid_value for what is no pattern, unsupported_feature for
-// lookaround, backreferences, \b, \p and flags, both with "byte N" of the pattern in Error::where;
-// unsupported_value past the bound.
+// lookahead within a group, lookbehind, backreferences, \b, \p and flags, both with "byte N" of the pattern
+// in Error::where; unsupported_value past the bound.
 Result<Dfa> from_regex(std::string_view pattern, const RegexOptions& options, Bound bound);
 
 }  // namespace flyball::grammar

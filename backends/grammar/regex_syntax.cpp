@@ -116,6 +116,10 @@ class Parser {
         parts.push_back(add({.kind = Kind::begin}));
       } else if (take("$")) {
         parts.push_back(add({.kind = Kind::end}));
+      } else if (is_at("(?=") || is_at("(?!")) {
+        auto ahead = lookahead(depth);
+        if (!ahead) return ahead;
+        parts.push_back(*ahead);
       } else {
         auto part = atom(depth);
         if (!part) return part;
@@ -124,7 +128,7 @@ class Parser {
         continue;
       }
       if (at_ < text_.size() && std::string_view("*+?").find(text_[at_]) != std::string_view::npos)
-        return refuse("repeats an anchor", begin);
+        return refuse("repeats an anchor or a lookahead", begin);
     }
     return add(Kind::sequence, parts);
   }
@@ -199,12 +203,26 @@ class Parser {
     return add(CodePointSet::of({{c, c}}));
   }
 
+  Result<std::uint32_t> lookahead(std::uint32_t depth) {
+    const std::size_t begin = at_;
+    if (depth > 0) return unsupported("lookahead within a group", begin);
+    const bool positive = take("(?=");
+    if (!positive) take("(?!");
+    const auto inside = choice(depth + 1);
+    if (!inside) return inside;
+    if (!take(")")) return refuse("has a ( without its )", begin);
+    tree_.children.push_back(*inside);
+    return add({.kind = Kind::ahead,
+                .first = static_cast<std::uint32_t>(tree_.children.size() - 1),
+                .count = 1,
+                .least = positive ? 1u : 0u});
+  }
+
   Result<std::uint32_t> group(std::uint32_t depth, std::size_t begin) {
     if (depth + 1 > depth_)
       return refuse("nests groups deeper than " + std::to_string(depth_), begin,
                     ErrorCode::unsupported_value);
     if (take("?")) {
-      if (is_at("=") || is_at("!")) return unsupported("lookahead", begin);
       if (is_at("<=") || is_at("<!")) return unsupported("lookbehind", begin);
       if (!take(":")) {
         take("P");  // as Python spells it

@@ -18,6 +18,7 @@ struct RegexNode {
     repeat,    // of children[first], least to most times; kUnbounded has no end
     begin,     // of the text
     end,
+    ahead,  // children[first] begins to match here, or does not (least 0); only in the outermost sequences
   };
   Kind kind = Kind::sequence;
   std::uint32_t first = 0, count = 0;

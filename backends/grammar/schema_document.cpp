@@ -61,9 +61,42 @@ constexpr std::string_view kSilent[] = {
     "description",     "discriminator",    "example",       "examples",       "id",          "readOnly",
     "title",           "writeOnly"};
 
-// Keywords that restrict values or lead to schemas, and are not served: no annotations whatever unknown ones
-// are.
+// Keywords that restrict values or lead to schemas, and are not served: no annotations, as unknown ones are.
 constexpr std::string_view kAsserting[] = {"$recursiveRef", "disallow", "divisibleBy", "extends"};
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+// A keyword of another case, with other punctuation or with one letter added, missing, changed or out of
+// order. Words of fewer than five letters have too many neighbours for the latter.
+bool is_misspelling(std::string_view text, std::string_view keyword) {
+  constexpr std::size_t kFewLetters = 5, kMostPunctuation = 8;
+  if (text.size() > keyword.size() + kMostPunctuation) return false;
+  std::string letters, meant;
+  for (const char c : text)
+    if (std::string_view("_-: ").find(c) == std::string_view::npos) letters += lower(c);
+  for (const char c : keyword) meant += lower(c);
+  if (letters == meant) return true;
+  const std::size_t n = letters.size(), m = meant.size();
+  if (m < kFewLetters || n > m + 1 || m > n + 1) return false;
+  std::size_t head = 0, tail = 0;
+  while (head < std::min(n, m) && letters[head] == meant[head]) ++head;
+  while (tail < std::min(n, m) - head && letters[n - 1 - tail] == meant[m - 1 - tail]) ++tail;
+  const std::size_t left = std::max(n, m) - head - tail;
+  return left <= 1 ||
+         (left == 2 && n == m && letters[head] == meant[head + 1] && letters[head + 1] == meant[head]);
+}
+
+// The keyword that a key was meant to be; "" if the key is an annotation of its author's. A first character
+// that no keyword has says so on purpose.
+std::string_view misspelt(std::string_view key) {
+  if (key.starts_with('_') || key.starts_with('$') || key.starts_with('@') || key.starts_with("x-"))
+    return "";
+  for (const std::string_view keyword : kNames)
+    if (is_misspelling(key, keyword)) return keyword;
+  return "";
+}
 
 std::string without_fragment(std::string_view uri) {
   return std::string(uri.substr(0, uri.find('#')));
@@ -143,7 +176,7 @@ std::string_view name_of(Keyword keyword) noexcept {
   return kNames[static_cast<std::size_t>(keyword)];
 }
 
-Result<Keywords> Keywords::read(const Place& schema, bool accepts_unknown) {
+Result<Keywords> Keywords::read(const Place& schema) {
   Keywords out;
   out.pointer_ = schema.pointer;
   for (const auto [key, value] : schema.value.members()) {
@@ -151,9 +184,14 @@ Result<Keywords> Keywords::read(const Place& schema, bool accepts_unknown) {
       out.values_[static_cast<std::size_t>(at - kNames.begin())] = value;
       continue;
     }
-    if (std::ranges::binary_search(kSilent, key) || key.starts_with("x-")) continue;
-    if (accepts_unknown && std::ranges::find(kAsserting, key) == std::end(kAsserting)) continue;
-    return unsupported(schema.member(key, value), "The keyword \"" + std::string(key) + "\" is not served.");
+    if (std::ranges::binary_search(kSilent, key)) continue;
+    if (std::ranges::find(kAsserting, key) != std::end(kAsserting))
+      return unsupported(schema.member(key, value),
+                         "The keyword \"" + std::string(key) + "\" is not served.");
+    if (const std::string_view meant = misspelt(key); !meant.empty())
+      return unsupported(schema.member(key, value), "The keyword \"" + std::string(key) +
+                                                        "\" is unknown and would go unenforced; is \"" +
+                                                        std::string(meant) + "\" meant?");
   }
   return out;
 }

@@ -110,9 +110,9 @@ std::string_view name_of(Keyword keyword) noexcept;
 // The keywords of one schema that is an object.
 class Keywords {
  public:
-  // unsupported_feature with the pointer of a keyword that is neither served nor an annotation, unless
-  // unknown ones pass for annotations.
-  static Result<Keywords> read(const Place& schema, bool accepts_unknown);
+  // Keys that JSON Schema does not know are annotations, but for those that look like a misspelt keyword and
+  // keywords that are not served: unsupported_feature with their pointer.
+  static Result<Keywords> read(const Place& schema);
 
   JsonView operator[](Keyword which) const noexcept { return values_[static_cast<std::size_t>(which)]; }
   Place at(Keyword which) const { return {(*this)[which], pointer_.child(name_of(which))}; }

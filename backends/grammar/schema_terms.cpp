@@ -9,8 +9,8 @@
 
 namespace flyball::grammar {
 
-SchemaTerms::SchemaTerms(JsonView root, bool accepts_unknown, const Limits& limits, Fuel& fuel)
-    : accepts_unknown_(accepts_unknown), limits_(limits), fuel_(&fuel), document_(root, fuel) {
+SchemaTerms::SchemaTerms(JsonView root, const Limits& limits, Fuel& fuel)
+    : limits_(limits), fuel_(&fuel), document_(root, fuel) {
   Entry& nothing = entries_.emplace_back();  // kNothing
   nothing.set = std::make_unique<const ValueSet>();
 }
@@ -106,7 +106,7 @@ Result<ValueSet> SchemaTerms::intersection(const ValueSet& a, const ValueSet& b,
 Result<ValueSet> SchemaTerms::work_out(const Place& place, bool literal, bool is_denied) {
   if (literal)
     return is_denied ? without_literals(place, Keyword::constant) : literals(place, Keyword::constant);
-  const auto has = Keywords::read(place, accepts_unknown_);
+  const auto has = Keywords::read(place);
   if (!has) return pass(has);
   return is_denied ? denied(place, *has) : affirmed(place, *has);
 }

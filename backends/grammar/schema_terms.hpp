@@ -25,7 +25,7 @@ namespace flyball::grammar {
 // one satisfies its term.
 class SchemaTerms {
  public:
-  SchemaTerms(JsonView root, bool accepts_unknown, const Limits& limits, Fuel& fuel);
+  SchemaTerms(JsonView root, const Limits& limits, Fuel& fuel);
 
   // The condition that a schema is; none where every value satisfies it. invalid_value unless an object or
   // boolean.
@@ -108,7 +108,6 @@ class SchemaTerms {
   Bound bound() const { return {fuel_}; }
   Work work() const { return {fuel_}; }
 
-  const bool accepts_unknown_;
   const Limits& limits_;
   Fuel* fuel_;
   SchemaDocument document_;

@@ -247,7 +247,7 @@ TEST(EngineConstraint, WhatCannotBeReadIsRefusedWithThePlace) {
   Error error = refusal(Kind::json_schema, R"({"properties":{"a":{"type":"strin"}}})");
   EXPECT_EQ(error.code, ErrorCode::invalid_value);
   EXPECT_EQ(error.where, "/properties/a/type");
-  error = refusal(Kind::regex, "\"a(?=b)\"");
+  error = refusal(Kind::regex, "\"(a(?=b))\"");
   EXPECT_EQ(error.code, ErrorCode::unsupported_feature);
   EXPECT_EQ(error.where.substr(0, 5), "byte ");
   EXPECT_EQ(refusal(Kind::gbnf, R"("root ::= nothing")").code, ErrorCode::invalid_value);

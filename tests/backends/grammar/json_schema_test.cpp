@@ -89,6 +89,33 @@ TEST(JsonSchema, KeysComeInDeclaredOrderAndOthersBehindThem) {
   EXPECT_FALSE(accepts(*grammar, R"({"c":3,"a":2})"));
 }
 
+TEST(JsonSchema, KeysComeInAnyOrderWhereTheSchemaSaysSo) {
+  const auto grammar = compile(R"({"x-key-order":"any","type":"object","required":["a","b"],
+    "properties":{"b":{},"a":{"type":"object","properties":{"p":{},"q":{}},"additionalProperties":false},"o":{}}})");
+  ASSERT_TRUE(grammar);
+  EXPECT_TRUE(accepts(*grammar, R"({"b":1,"a":{}})"));
+  EXPECT_TRUE(accepts(*grammar, R"({"a":{"q":1,"p":2},"b":1})"));
+  EXPECT_TRUE(accepts(*grammar, R"({"o":1,"c":3,"a":{"p":2,"q":1},"o2":0,"b":1,"d":4})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":{}})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":{},"a":{},"b":1})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"b":1,"o":2})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"b":1,"a":{"r":1}})"));
+  EXPECT_FALSE(accepts(*grammar, R"({})"));
+  const auto none = compile(R"({"x-key-order":"any","type":"object","additionalProperties":false})");
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(accepts(*none, "{}"));
+  EXPECT_FALSE(accepts(*none, R"({"a":1})"));
+}
+
+TEST(JsonSchema, KeywordsOfTheAuthorsOwnAreAnnotations) {
+  const auto grammar =
+      compile(R"({"type":"object","_format":"date","self":{"version":"1"},"links":[],"name":3,
+    "properties":{"a":{"type":"string","nullable":true,"faker":"city","$default":1,"units":"m"}}})");
+  ASSERT_TRUE(grammar);
+  EXPECT_TRUE(accepts(*grammar, R"({"a":"x"})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":1})"));
+}
+
 TEST(JsonSchema, RequiredNamesMayBeRepeated) {
   const auto grammar =
       compile(R"({"type":"object","required":["a","b","a","c"],"additionalProperties":{"type":"integer"}})");
@@ -171,14 +198,21 @@ struct Refusal {
 TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
   constexpr auto unsupported = ErrorCode::unsupported_feature, invalid = ErrorCode::invalid_value;
   const Refusal cases[] = {
-      {R"({"properties":{"a":{"nullable":true}}})", unsupported, "/properties/a/nullable"},
+      {R"({"properties":{"a":{"additonalProperties":false}}})", unsupported,
+       "/properties/a/additonalProperties"},
+      {R"({"items":{"requierd":["a"]}})", unsupported, "/items/requierd"},
+      {R"({"minlength":1})", unsupported, "/minlength"},
+      {R"({"max_items":1})", unsupported, "/max_items"},
+      {R"({"type:":"string"})", unsupported, "/type:"},
+      {R"({"items":{"extends":{}}})", unsupported, "/items/extends"},
+      {R"({"x-key-order":"sorted"})", invalid, "/x-key-order"},
       {R"({"items":{"$dynamicRef":"#x"}})", invalid, "/items/$dynamicRef"},
       {R"({"$dynamicAnchor":"x","items":{"$dynamicRef":"#x"},"$defs":{"a":{"$id":"a","$dynamicAnchor":"x"}}})",
        unsupported, "/items/$dynamicRef"},
       {R"({"$dynamicRef":""})", invalid, ""},
       {R"({"default":{"$dynamicAnchor":"x"},"$ref":"#/default"})", unsupported, "/$ref"},
-      {R"({"properties":{"a/b~":{"foo":1}}})", unsupported, "/properties/a~1b~0/foo"},
-      {R"x({"pattern":"(?=a)"})x", unsupported, "/pattern"},
+      {R"({"properties":{"a/b~":{"divisibleBy":1}}})", unsupported, "/properties/a~1b~0/divisibleBy"},
+      {R"x({"pattern":"((?=a)b)*"})x", unsupported, "/pattern"},
       {R"x({"pattern":"("})x", invalid, "/pattern"},
       {R"x({"patternProperties":{"(a)\\1":{}}})x", unsupported, "/patternProperties/(a)\\1"},
       {R"({"type":"array","multipleOf":1e-15})", ErrorCode::unsupported_value, "/multipleOf"},

@@ -67,6 +67,36 @@ TEST(Regex, WholeTextsMatch) {
   }
 }
 
+TEST(Regex, LookaheadLimitsWhatFollows) {
+  const Case cases[] = {
+      {"(?!admin)[a-z]+", {"bob", "adm"}, {"admin", "adminx", ""}},
+      {"^(?=.*[A-Z])(?=.*\\d).{3,}$", {"aB1", "1Bc"}, {"ab1", "B1", "ABC"}},
+      {"(?!ab$)a.|b", {"ac", "b"}, {"ab", "a"}},
+      {"a(?!b)[bc]d", {"acd"}, {"abd"}},
+      {"(a|b)+(?=c)[cd](?!x).", {"abcy"}, {"abdy", "abcx", "abc"}},
+      {"(?!^x|y)..", {"ax", "zz"}, {"xa", "ya"}},
+      {"a(?=b)", {}, {"a", "ab"}},
+      {"(?=)a(?!)|(?!)|c", {"c"}, {"a", ""}},
+  };
+  for (const auto& [pattern, matches, others] : cases) {
+    const auto dfa = regex(pattern);
+    ASSERT_TRUE(dfa) << pattern;
+    for (const auto text : matches) EXPECT_TRUE(dfa->accepts(text)) << pattern << " " << text;
+    for (const auto text : others) EXPECT_FALSE(dfa->accepts(text)) << pattern << " " << text;
+  }
+  const Case searches[] = {
+      {"^(?!@@)[@a-z]+$", {"a@", "@a"}, {"@@", "@@a"}}, {"a(?=b)", {"xab"}, {"a", "xac"}},
+      {"a(?!b)", {"aba", "xac"}, {"ab", "b"}},          {"(?!x)y|^z", {"xy", "z"}, {"xz", "x"}},
+      {"^(?!.*--)[a-z-]*$", {"a-b", ""}, {"a--b"}},     {"b(?=c)c$", {"abc"}, {"bcd", "b"}},
+  };
+  for (const auto& [pattern, matches, others] : searches) {
+    const auto dfa = regex(pattern, Match::search);
+    ASSERT_TRUE(dfa) << pattern;
+    for (const auto text : matches) EXPECT_TRUE(dfa->accepts(text)) << pattern << " " << text;
+    for (const auto text : others) EXPECT_FALSE(dfa->accepts(text)) << pattern << " " << text;
+  }
+}
+
 TEST(Regex, SearchFindsAMatchAnywhere) {
   const Case cases[] = {
       {"b", {"b", "abc", "\nb\n", "éb😀"}, {"", "ac"}},
@@ -104,8 +134,12 @@ TEST(Regex, ErrorsNameThePlace) {
     ErrorCode code;
     std::string_view where;
   } cases[] = {
-      {"a(?=b)", ErrorCode::unsupported_feature, "byte 1"},
-      {"a(?!b)", ErrorCode::unsupported_feature, "byte 1"},
+      {"a((?=b)c)", ErrorCode::unsupported_feature, "byte 2"},
+      {"a(x|(?!b))", ErrorCode::unsupported_feature, "byte 4"},
+      {"(?=(?=b))", ErrorCode::unsupported_feature, "byte 3"},
+      {"a(?=^b)", ErrorCode::unsupported_feature, "byte 0"},
+      {"a(?=b", ErrorCode::invalid_value, "byte 1"},
+      {"(?=b)*", ErrorCode::invalid_value, "byte 0"},
       {"(?<=a)b", ErrorCode::unsupported_feature, "byte 0"},
       {"(?<!a)b", ErrorCode::unsupported_feature, "byte 0"},
       {"(a)\\1", ErrorCode::unsupported_feature, "byte 3"},

@@ -1,5 +1,5 @@
-// schema_words FILE WORDS [SEED [unknown]]: FILE holds a JSON array of {"schema": ..., "texts": [...]}. For
-// each of them one line of JSON: {"error": [code, where, message]}, or {"words": [...], "accepted": [...]}
+// schema_words FILE WORDS [SEED]: FILE holds a JSON array of {"schema": ..., "texts": [...]}. For each of
+// them one line of JSON: {"error": [code, where, message]}, or {"words": [...], "accepted": [...]}
 // with random words of the schema's grammar and whether each of the texts is one (compact; blanks of the
 // flexible form are in the words).
 #include <cstdio>
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   using namespace flyball;
   using namespace flyball::grammar;
   if (argc < 3) {
-    std::fprintf(stderr, "usage: schema_words FILE WORDS [SEED [unknown]]\n");
+    std::fprintf(stderr, "usage: schema_words FILE WORDS [SEED]\n");
     return 2;
   }
   std::ifstream file(argv[1]);
@@ -34,8 +34,7 @@ int main(int argc, char** argv) {
     const auto packed = read_packed(text, {.depth = 66, .nodes = 200'000});
     const JsonView each = packed ? packed->view() : JsonView();
     const Result<Grammar> made =
-        packed ? from_json_schema(each.find("schema"), {.accepts_unknown_keywords = argc > 4}, limits, fuel)
-               : pass(packed);
+        packed ? from_json_schema(each.find("schema"), {}, limits, fuel) : pass(packed);
     if (!made) {
       line["error"] = {to_string(made.error().code), made.error().where, made.error().message};
     } else {
