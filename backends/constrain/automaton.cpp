@@ -17,6 +17,8 @@ constexpr std::uint64_t kEntry = 4;
 Automaton::Automaton(std::shared_ptr<const Program> program, AutomatonLimits limits)
     : program_(std::move(program)), limits_(limits), full_at_(limits.memory) {
   marks_.resize(std::bit_ceil(std::size_t{limits_.configurations} * 2));
+  // Nothing is touched before it is used; to move 2 MiB of steps took 6 ms, page faults above all.
+  steps_.reserve(limits_.memory / sizeof(SetId));
   frames_.resize(kCut + 1);
   for (const SetId fixed : {kDead, kOverflow}) {
     sets_.emplace_back().holds = 1;

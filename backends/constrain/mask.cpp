@@ -122,14 +122,21 @@ Masks::Outcome Masks::make(SetId view, Mask& mask) {
   Outcome outcome = walk(vocabulary_->rest(), view);
   Text text;
   if (outcome == Outcome::done) outcome = look_at_text(view, text);
-  for (std::size_t i = 0; i < Vocabulary::kSlices && outcome == Outcome::done; ++i) {
-    if (text.more && Vocabulary::kBounds[i + 1] > text.all) outcome = walk(vocabulary_->slice(i), view);
+  if (text.free != Automaton::kDead) {
+    automaton_->hold(text.free);  // a walk may collect
+    const auto all = vocabulary_->bits(Vocabulary::kAll);
+    for (std::size_t word = 0; word < found_.size(); ++word) found_[word] |= all[word];
   }
+  for (std::size_t i = 0; i < Vocabulary::kSlices && outcome == Outcome::done; ++i) {
+    if (text.more && Vocabulary::kBounds[i + 1] > text.all)
+      outcome = walk(vocabulary_->slice(i), view, text.free);
+  }
+  if (text.free != Automaton::kDead) automaton_->release(text.free);
   mask.text = static_cast<std::uint32_t>(text.all);
   return outcome;
 }
 
-Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
+Masks::Outcome Masks::walk(const Trie& trie, SetId from, SetId free) {
   constexpr std::uint64_t kNodesPerWork = 3;  // a node takes about 3 ns
   if (path_.size() <= trie.depth) path_.resize(trie.depth + 1);
   SetId* const path = path_.data();
@@ -149,6 +156,16 @@ Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
       if (spent() + visited / kNodesPerWork > limits_.work) return Outcome::costly;
     }
     if (to == Automaton::kDead) {
+      if (free != Automaton::kDead) {
+        for (std::uint32_t dead = i; dead < node.after; ++dead) {
+          if (nodes[dead].token != Trie::kNone) take_out(nodes[dead]);
+        }
+        visited += node.after - i;
+      }
+      i = node.after;
+      continue;
+    }
+    if (to == free) {
       i = node.after;
       continue;
     }
@@ -161,7 +178,7 @@ Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
       }
     }
     path[node.depth] = to;
-    if (node.token != Trie::kNone) {
+    if (node.token != Trie::kNone && free == Automaton::kDead) {
       found_[node.token / 64] |= std::uint64_t{1} << node.token % 64;
       if (node.has_twins) {
         vocabulary_->each_twin(node.token,
@@ -172,6 +189,12 @@ Masks::Outcome Masks::walk(const Trie& trie, SetId from) {
   }
   walked_ += visited / kNodesPerWork;
   return Outcome::done;
+}
+
+void Masks::take_out(const Trie::Node& node) {
+  const auto take = [&](TokenId token) { found_[token / 64] &= ~(std::uint64_t{1} << token % 64); };
+  take(node.token);
+  if (node.has_twins) vocabulary_->each_twin(node.token, take);
 }
 
 // Character by character, all places together that text of so many characters leads to.
@@ -208,8 +231,10 @@ Masks::Outcome Masks::look_at_text(SetId from, Text& text) {
           }
         }
       }
-      if (some_dead && (leads_back || !next.empty())) return Outcome::done;
-      if (within.size() > kPlaces * 8) return Outcome::done;
+      if ((some_dead && (leads_back || !next.empty())) || within.size() > kPlaces * 8) {
+        text.free = free_place(seen);
+        return Outcome::done;
+      }
     }
     if (some_dead) {
       text.more = false;
@@ -221,11 +246,40 @@ Masks::Outcome Masks::look_at_text(SetId from, Text& text) {
     }
     if (next.size() > kPlaces) {
       ++text.all;
+      text.free = free_place(seen);
       return Outcome::done;
     }
     std::swap(places, next);
   }
   return Outcome::done;
+}
+
+Masks::SetId Masks::free_place(const std::set<SetId>& places) {
+  const auto found = std::ranges::find_if(places, [&](SetId place) { return is_free(place); });
+  return found == places.end() ? Automaton::kDead : *found;
+}
+
+bool Masks::is_free(SetId place) {
+  const auto& class_of = automaton_->program().class_of;
+  std::vector<std::pair<SetId, safe_text::State>> within{{place, safe_text::kBetween}};
+  for (std::size_t i = 0; i < within.size(); ++i) {
+    const auto [at, state] = within[i];
+    for (const auto& edge : safe_text::edges(state)) {
+      for (std::size_t byte = edge.from; byte <= edge.to; ++byte) {
+        if (byte > edge.from && class_of[byte] == class_of[byte - 1]) continue;
+        const SetId to = automaton_->next(at, static_cast<std::uint8_t>(byte));
+        ++walked_;
+        if (to == Automaton::kDead || to == Automaton::kOverflow || automaton_->is_cut(to)) return false;
+        if (edge.next == safe_text::kBetween) {
+          if (to != place) return false;
+        } else if (std::ranges::find(within, std::pair{to, edge.next}) == within.end()) {
+          within.emplace_back(to, edge.next);
+        }
+      }
+    }
+    if (within.size() > kPlaces) return false;
+  }
+  return true;
 }
 
 // Keeps what was found as a list of tokens, or as bits where the list would be larger.
@@ -234,9 +288,10 @@ void Masks::pack(Mask& mask) const {
   const auto text = vocabulary_->bits(mask.text);
   std::size_t beside = 0;
   for (std::size_t word = 0; word < found_.size(); ++word) {
-    mask.count += static_cast<std::uint32_t>(std::popcount(found_[word] | text[word]));
-    beside += static_cast<std::size_t>(std::popcount(found_[word] & ~text[word]));
+    if (const std::uint64_t more = found_[word] & ~text[word]; more != 0)
+      beside += static_cast<std::size_t>(std::popcount(more));
   }
+  mask.count = static_cast<std::uint32_t>(vocabulary_->count(mask.text) + beside);
   if (beside * sizeof(TokenId) > found_.size() * sizeof(std::uint64_t)) {
     mask.bits.resize(found_.size());
     for (std::size_t word = 0; word < found_.size(); ++word) mask.bits[word] = found_[word] | text[word];

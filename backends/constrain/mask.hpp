@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -61,18 +62,24 @@ class Masks {
     std::vector<std::uint64_t> bits;  // instead of both where those are many
   };
   // The safe text that goes on from a place: all of up to so many characters, and perhaps some that is
-  // longer.
+  // longer. `free`: a place that text leads to and that all text leads back to, kDead if none was found.
   struct Text {
     std::size_t all = 0;
     bool more = true;
+    SetId free = Automaton::kDead;
   };
 
   Result<const Mask*> find(SetId at);
   Outcome find(SetId at, const Mask*& mask);
   std::uint64_t spent() const noexcept { return automaton_->work() - begun_ + walked_; }
   Outcome make(SetId view, Mask& mask);
-  Outcome walk(const Trie& trie, SetId from);
+  // Adds the tokens of the trie that go on from a place to found_. With a free place, whose text needs no
+  // look, it takes the other tokens out of found_ instead; then all of the trie's have to be there.
+  Outcome walk(const Trie& trie, SetId from, SetId free = Automaton::kDead);
+  void take_out(const Trie::Node& node);
   Outcome look_at_text(SetId from, Text& text);
+  SetId free_place(const std::set<SetId>& places);
+  bool is_free(SetId place);
   void collect(std::span<const SetId> keep);
   void pack(Mask& mask) const;
   std::size_t bytes_of(const Mask& mask) const;

@@ -1,6 +1,7 @@
 #include "backends/constrain/vocabulary.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "backends/constrain/safe_text.hpp"
 
@@ -30,7 +31,10 @@ Vocabulary::Vocabulary(std::span<const std::string_view> tokens, std::span<const
     bits_[std::min(*characters, kAll)][token / 64] |= std::uint64_t{1} << token % 64;
   }
   for (std::size_t i = 1; i <= kAll; ++i) {
-    for (std::size_t word = 0; word < words(); ++word) bits_[i][word] |= bits_[i - 1][word];
+    for (std::size_t word = 0; word < words(); ++word) {
+      bits_[i][word] |= bits_[i - 1][word];
+      counts_[i] += static_cast<std::size_t>(std::popcount(bits_[i][word]));
+    }
   }
   for (std::size_t i = 0; i <= kSlices; ++i) tries_[i] = make_trie(std::move(groups[i]), tokens);
   std::ranges::sort(twins_);

@@ -54,6 +54,7 @@ class Vocabulary {
   const Trie& rest() const { return tries_[kSlices]; }  // all other tokens
   // The safe tokens of up to so many characters, of any number for kAll.
   std::span<const std::uint64_t> bits(std::size_t characters) const { return bits_[characters]; }
+  std::size_t count(std::size_t characters) const { return counts_[characters]; }  // of those
   std::span<const TokenId> ends() const noexcept { return ends_; }
 
   // Calls f(id) for every other token with the bytes of `token`, which is one of a trie.
@@ -75,6 +76,7 @@ class Vocabulary {
   std::uint32_t longest_ = 0;
   std::array<Trie, kSlices + 1> tries_;
   std::array<std::vector<std::uint64_t>, kAll + 1> bits_;
+  std::array<std::size_t, kAll + 1> counts_{};
   std::vector<Twin> twins_;  // in order
   std::vector<TokenId> ends_;
 };

@@ -61,6 +61,28 @@ void each_allowed(std::span<const std::uint64_t> allowed, std::span<const float>
     }
 }
 
+// Up to so many allowed tokens are gathered; more are drawn as from a whole row, whose loops are vectorized.
+constexpr std::size_t kFew = 2'048;
+
+bool are_few(std::span<const std::uint64_t> allowed) noexcept {
+  std::size_t count = 0;
+  for (std::size_t word = 0; word < allowed.size() && count <= kFew; ++word)
+    if (allowed[word] != 0) count += static_cast<std::size_t>(std::popcount(allowed[word]));
+  return count <= kFew;
+}
+
+// Makes the others negligible.
+void keep_allowed(std::span<float> logits, std::span<const std::uint64_t> allowed) noexcept {
+  constexpr std::size_t kBits = 64;
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBits) {
+    const std::uint64_t bits = allowed[begin / kBits];
+    if (bits == ~std::uint64_t{0}) continue;
+    const auto some = logits.subspan(begin, std::min(kBits, logits.size() - begin));
+    for (std::size_t i = 0; i < some.size(); ++i)
+      some[i] = (bits >> i & 1U) != 0 ? some[i] : -std::numeric_limits<float>::infinity();
+  }
+}
+
 // Those of c, of lower ids, and of logits from `begin` on: the likeliest, as many as c has. Few values get
 // past the worst of those, so that its place on a heap is cheap.
 void keep_likeliest(std::vector<Likely>& c, std::span<const float> logits, std::size_t begin) {
@@ -188,6 +210,10 @@ Token Sampler::sample(std::span<const float> logits, SamplerScratch& scratch) co
     adjust(scratch.logits);
     logits = scratch.logits;
   }
+  return choose(logits, scratch);
+}
+
+Token Sampler::choose(std::span<const float> logits, SamplerScratch& scratch) const {
   if (greedy()) return argmax(logits);
   if (!filters())
     return Softmax{maximum(logits), params_.temperature}.at(uniform(params_.seed, n_accepted_), logits,
@@ -214,6 +240,11 @@ Token Sampler::sample(std::span<const float> logits, std::span<const std::uint64
     scratch.logits.assign(logits.begin(), logits.end());
     adjust(scratch.logits);
     logits = scratch.logits;
+  }
+  if (!are_few(allowed)) {
+    if (!adjusts()) scratch.logits.assign(logits.begin(), logits.end());
+    keep_allowed(scratch.logits, allowed);
+    return choose(scratch.logits, scratch);
   }
   Likely best{-1, 0.0F};
   each_allowed(allowed, logits, [&](const Likely& x) {

@@ -56,6 +56,7 @@ class Sampler {
   bool filters() const noexcept;
   bool greedy() const noexcept { return params_.temperature == 0.0F || params_.top_k == 1; }
   float floor_below(float best) const noexcept;
+  Token choose(std::span<const float> logits, SamplerScratch& scratch) const;  // of adjusted logits
   Token draw(std::vector<Likely>& candidates) const;
 
   SamplingParams params_;

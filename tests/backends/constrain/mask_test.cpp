@@ -142,6 +142,38 @@ TEST(ConstrainMasks, AgreeWithMatcherInStringsOfBoundedLength) {
 }
 
 // The longest token reaches from each count as far as the count may be taken for another one.
+// Keys: any text but for its first character, and beside it names that lead to values of their own.
+std::string keys_beside_names() {
+  std::string names;
+  for (char first = 'a'; first <= 'z'; ++first)
+    for (const char* rest : {"", "me", "meÃ©", "the"})
+      names += (names.empty() ? "\"" : " | \"") + std::string(1, first) + rest + "\"";
+  return "root ::= \"{\" pair (\",\" pair)* \"}\"\n"
+         "pair ::= \"\\\"\" (name \"\\\":\" [0-9]+ | [^0-9\"\\\\\\x00-\\x20] [^\"\\\\\\x00-\\x1F]* "
+         "\"\\\":{}\")\nname ::= " +
+         names + "\n";
+}
+
+TEST(ConstrainMasks, AgreeWithMatcherInTextBesideNames) {
+  Random random(17);
+  const Tokens tokens = testing::json_tokens(random);
+  const Grammar grammar = gbnf(keys_beside_names());
+  const auto walk = [&](std::size_t memory) {
+    const auto automaton = automaton_of(grammar, {.memory = memory});
+    for (int i = 0; i < 3; ++i) {
+      Masks masks(automaton, tokens.vocabulary());
+      check_walk(automaton, tokens, masks, random, 12);
+    }
+    return automaton->collections();
+  };
+  EXPECT_EQ(walk(8U << 20U), 0U);
+  // Over these bounds collections come at many points of a mask.
+  std::uint64_t collections = 0;
+  for (std::size_t memory = 8U << 10U; memory < 40U << 10U && !HasFailure(); memory += 256)
+    collections += walk(memory);
+  EXPECT_GT(collections, 100U);
+}
+
 TEST(ConstrainMasks, SeeBoundsOfCountsFromAfar) {
   Tokens tokens;
   for (const std::size_t length : {1U, 2U, 9U, 10U}) {

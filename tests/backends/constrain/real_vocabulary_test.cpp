@@ -89,6 +89,32 @@ ws ::= [ \n]*
   EXPECT_GT(allowed, bytes_.size());
 }
 
+// A key may be any text, and some names lead to values of their own: most tokens need no look.
+TEST_P(RealVocabulary, TakesTextBesideNamesAtOnce) {
+  grammar::Fuel fuel(grammar::Limits{}.steps);
+  std::string source =
+      "root ::= \"\\\"\" (name \"\\\":1\" | [^\"\\\\\\x00-\\x1F]* \"\\\":2\")\nname ::= \"id\"";
+  for (char first = 'a'; first <= 'z'; ++first) source += std::string(" | \"") + first + "name\"";
+  const auto grammar = grammar::read_gbnf(source, fuel, grammar::Limits{});
+  ASSERT_TRUE(grammar.has_value()) << describe(grammar.error());
+  auto program = compile(*grammar, fuel, grammar::Limits{});
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  const auto automaton = std::make_shared<Automaton>(std::make_shared<const Program>(std::move(*program)));
+  Masks masks(automaton, vocabulary_);
+  Matcher at = *Matcher::begin(automaton);
+  std::vector<std::uint64_t> bits(vocabulary_->words());
+  for (const char* step : {"\"", "n", "name"}) {
+    ASSERT_TRUE(*at.accept(step)) << step;
+    ASSERT_TRUE(masks.fill(at, bits).has_value());
+    EXPECT_LT(masks.work(), bytes_.size() / 6) << "a walk of all tokens takes several times as much";
+    for (TokenId token = 0; token < bytes_.size(); ++token) {
+      Matcher fork = at;
+      const bool expected = !is_end_[token] && !bytes_[token].empty() && *fork.accept(bytes_[token]);
+      ASSERT_EQ((bits[token / 64] >> token % 64 & 1U) != 0, expected) << step << " then " << bytes_[token];
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Gguf, RealVocabulary, ::testing::Values("gpt-2", "llama-bpe", "llama-spm", "qwen2"),
                          [](const auto& param) {
                            std::string name = param.param;

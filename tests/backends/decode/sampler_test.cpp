@@ -336,6 +336,40 @@ TEST(SamplerMask, ASingleTokenIsTakenWhateverItsLogit) {
   EXPECT_EQ(Sampler(greedy, 200).sample(logits, allowed, scratch), 130);
 }
 
+// Of a row as long as a vocabulary, masks of many and of few tokens are read in different ways.
+TEST(SamplerMask, LongRowsGiveWhatTheyGiveWithoutTheOtherTokens) {
+  constexpr std::uint32_t kTokens = 20'003;
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 3);
+  SamplerScratch scratch;
+  for (const std::uint32_t one_in : {1U, 2U, 9U, 11U, 400U}) {
+    std::vector<float> logits(kTokens);
+    std::vector<std::uint64_t> allowed((kTokens + 63) / 64);
+    std::vector<float> without(kTokens);
+    for (std::uint32_t t = 0; t < kTokens; ++t) {
+      logits[t] = normal(random);
+      const bool is_allowed = random() % one_in == 0;
+      if (is_allowed) allowed[t / 64] |= std::uint64_t{1} << t % 64;
+      without[t] = is_allowed ? logits[t] : -1e30F;
+    }
+    SamplingParams params[4];
+    params[0].temperature = 0;
+    params[1].top_k = 40;
+    params[2].top_p = 0.9F;
+    for (SamplingParams& each : params) {
+      each.frequency_penalty = &each == params + 1 ? 0.5F : 0.0F;
+      Sampler sampler(each, kTokens);
+      for (int i = 0; i < 20; ++i) {
+        const Token t = sampler.sample(logits, allowed, scratch);
+        const auto at = static_cast<std::size_t>(t);
+        ASSERT_TRUE((allowed[at / 64] >> at % 64 & 1U) != 0) << "one in " << one_in;
+        EXPECT_EQ(t, sampler.sample(without, scratch)) << "one in " << one_in;
+        sampler.accept(t);
+      }
+    }
+  }
+}
+
 TEST(AllFinite, FindsASingleBadValueAnywhere) {
   for (const std::size_t n : {1UL, 15UL, 16UL, 17UL, 1000UL}) {
     std::vector<float> x(n, 1.0F);
