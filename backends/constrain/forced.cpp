@@ -10,7 +10,12 @@ Forced forced(const Matcher& matcher, std::size_t most) {
   for (Automaton::SetId at = matcher.now(); out.bytes.size() < most && !automaton.can_end(at);) {
     const auto byte = automaton.only_byte_after(at);
     if (!byte) break;
-    at = automaton.next(at, *byte);
+    const Automaton::SetId from = at;
+    at = automaton.next(from, *byte);
+    if (at == Automaton::kOverflow && automaton.met() == Overflow::memory) {
+      automaton.collect(std::array{from});
+      at = automaton.next(from, *byte);
+    }
     if (at == Automaton::kOverflow) break;
     out.bytes.push_back(static_cast<char>(*byte));
     out.whole = automaton.can_end(at) && automaton.bytes_after(at).none();

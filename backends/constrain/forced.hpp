@@ -14,7 +14,8 @@ struct Forced {
 };
 
 // The bytes that every word goes on with from here, whatever follows them; at most `most`. None where the
-// word may end. Where the automaton is full there may be fewer.
+// word may end. Where the text meets a limit of the automaton
+// there are fewer.
 Forced forced(const Matcher& matcher, std::size_t most = 256);
 
 }  // namespace flyball::constrain
