@@ -132,8 +132,8 @@ class SharingModel : public testing::Test {
     }
   }
   // The KV of forced tokens, several a step, is what a prompt's is: an answer may be resumed anywhere, and
-  // prompts that go on from it compute the same.
-  static void expect_forced_equals_computed(Backend& backend) {
+  // prompts that go on from it compute the same. every: tokens between two places where it is resumed.
+  static void expect_forced_equals_computed(Backend& backend, std::size_t every = 1) {
     std::string properties, names;
     for (const char* name : {"customer_identifier", "delivery_address", "is_preferred_partner", "currency"}) {
       properties += std::string(names.empty() ? "" : ",") + "\"" + name + "\":{\"enum\":[true,false,17]}";
@@ -163,7 +163,7 @@ class SharingModel : public testing::Test {
       const Answer plain = wait(backend, next, "plain" + std::to_string(temperature));
       EXPECT_EQ(plain.usage().cached_tokens, 0U);
       expect_same(after, plain);
-      for (std::size_t n = 0; n <= tokens.size() && !rounds_; ++n) {
+      for (std::size_t n = 0; n <= tokens.size() && !rounds_; n += every) {
         CompletionRequest rest = r;
         rest.resume_tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n));
         const Answer resumed = wait(backend, std::move(rest), std::to_string(n % 2));

@@ -27,7 +27,7 @@ TEST_P(SharingOnOpenCl, ColdEqualsPrefixHit) {
 }
 
 TEST_P(SharingOnOpenCl, ForcedTokensEqualComputedOnes) {
-  expect_forced_equals_computed(*make(4));
+  expect_forced_equals_computed(*make(4), 11);
 }
 
 TEST_P(SharingOnOpenCl, ACopiedBlockEqualsAComputedOne) {

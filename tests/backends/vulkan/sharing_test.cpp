@@ -27,7 +27,7 @@ TEST_P(SharingOnVulkan, ColdEqualsPrefixHit) {
 }
 
 TEST_P(SharingOnVulkan, ForcedTokensEqualComputedOnes) {
-  expect_forced_equals_computed(*make(4));
+  expect_forced_equals_computed(*make(4), 11);
 }
 
 TEST_P(SharingOnVulkan, ACopiedBlockEqualsAComputedOne) {
