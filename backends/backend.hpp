@@ -74,9 +74,9 @@ struct CompletionRequest {
   std::uint32_t total_tokens = 0;
   std::vector<std::string> stop;  // at most 16 of at most 256 bytes
   bool ignore_eos = false;
-  // Every text that is sent begins a word of it (but for a last character that max_tokens cuts apart), and an
-  // answer that ends by `stop`, a stop string apart, is a word. ignore_eos has no effect then: the answer
-  // ends where its word does.
+  // Every text that is sent begins a word of it, and an answer that ends by `stop`, a stop string apart, is a
+  // word.
+  // ignore_eos has no effect then: the answer ends where its word does.
   std::optional<Constraint> constraint;
   // Resumption of a stream whose engine died: tokens already generated, and the bytes of text already
   // delivered. Greedy (and seeded) continuations are byte-equal to an uninterrupted run.

@@ -42,6 +42,17 @@ grammar::ByteSet Automaton::bytes_after(SetId id) const {
   return out;
 }
 
+std::optional<std::uint8_t> Automaton::only_byte_after(SetId id) const {
+  std::optional<std::uint8_t> only;
+  for (const auto& [state, stack] : sets_[id].configurations) {
+    for (const auto& edge : program_->edges_of(state)) {
+      if (edge.from != edge.to || only.value_or(edge.from) != edge.from) return std::nullopt;
+      only = edge.from;
+    }
+  }
+  return only;
+}
+
 Automaton::SetId Automaton::step(SetId from, std::uint8_t byte) {
   begin();
   work_ += 1 + sets_[from].configurations.size();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -47,6 +48,9 @@ class Automaton {
   bool can_end(SetId id) const { return sets_[id].can_end; }  // the bytes are a word
   // The bytes that begin more of a word.
   grammar::ByteSet bytes_after(SetId id) const;
+  // The byte that begins all that goes on, if it is one; it is found to be several without a look at them
+  // all.
+  std::optional<std::uint8_t> only_byte_after(SetId id) const;
 
   // The set with only the uppermost `depth` frames of its stacks, and with one count for all counts that
   // `reach` bytes cannot lead to a bound. Words of up to `reach` bytes go on from both alike, unless the walk

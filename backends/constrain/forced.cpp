@@ -4,16 +4,21 @@
 
 namespace flyball::constrain {
 
-std::string forced(const Matcher& matcher, std::size_t most) {
+Forced forced(const Matcher& matcher, std::size_t most) {
   Automaton& automaton = *matcher.automaton();
-  std::string out;
-  for (Automaton::SetId at = matcher.now(); out.size() < most && !automaton.can_end(at);) {
-    const grammar::ByteSet bytes = automaton.bytes_after(at);
-    if (bytes.count() != 1) break;
-    const std::size_t byte = bytes._Find_first();
-    at = automaton.next(at, static_cast<std::uint8_t>(byte));
+  Forced out;
+  for (Automaton::SetId at = matcher.now(); out.bytes.size() < most && !automaton.can_end(at);) {
+    const auto byte = automaton.only_byte_after(at);
+    if (!byte) break;
+    const Automaton::SetId from = at;
+    at = automaton.next(from, *byte);
+    if (at == Automaton::kOverflow && automaton.met() == Overflow::memory) {
+      automaton.collect(std::array{from});
+      at = automaton.next(from, *byte);
+    }
     if (at == Automaton::kOverflow) break;
-    out.push_back(static_cast<char>(byte));
+    out.bytes.push_back(static_cast<char>(*byte));
+    out.whole = automaton.can_end(at) && automaton.bytes_after(at).none();
     if (automaton.is_full()) automaton.collect(std::array{at});
   }
   return out;

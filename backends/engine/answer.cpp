@@ -24,7 +24,8 @@ Answer::Step Answer::accept(Token token, bool is_last) {
   } else if (n_tokens_ == max_tokens_) {
     step.finish = FinishReason::length;
   }
-  if (step.finish) text += detokenizer_.finish();
+  // A character that max_tokens cuts is left out; one that the model leaves unfinished shows.
+  if (step.finish == FinishReason::stop) text += detokenizer_.finish();
 
   auto released = stops_.push(text);
   if (released.stop != nullptr) {

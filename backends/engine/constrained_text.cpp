@@ -3,10 +3,16 @@
 #include <chrono>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
+
+#include "backends/constrain/forced.hpp"
 
 namespace flyball::engine {
 namespace {
+
+// Forced bytes that the next token is sought in. A word that does not end within them is drawn.
+constexpr std::size_t kForcedBytes = 64;
 
 std::unexpected<Error> cannot_go_on(Error why) {
   why.message = "The answer cannot go on under its constraint: " + why.message + ".";
@@ -57,8 +63,33 @@ Result<std::span<const std::uint64_t>> ConstrainedText::fill() {
   return bits_;
 }
 
+std::optional<Token> ConstrainedText::forced() noexcept {
+  if (forced_) return *forced_;
+  forced_.emplace();
+  if (played_->broken) return std::nullopt;  // the mask says so
+  try {
+    forced_ = find_forced();
+  } catch (const std::bad_alloc&) {
+    played_->broken = true;
+  }
+  return *forced_;
+}
+
+std::optional<Token> ConstrainedText::find_forced() {
+  const constrain::Forced next = constrain::forced(matcher_, kForcedBytes);
+  if (next.bytes.empty()) return std::nullopt;
+  const auto token = tokenizer_->first_token(next.bytes, next.whole);
+  if (!token || static_cast<std::size_t>(*token) >= played_->vocabulary->size() ||
+      tokenizer_->is_end_of_generation(*token))
+    return std::nullopt;
+  const std::string_view bytes = tokenizer_->bytes(*token);
+  if (bytes.empty() || !next.bytes.starts_with(bytes)) return std::nullopt;
+  return token;
+}
+
 Result<bool> ConstrainedText::accept(Token token) {
   mask_.reset();
+  forced_.reset();
   ++tokens_;
   if (played_->broken) return std::unexpected(out_of_memory());
   if (tokenizer_->is_end_of_generation(token)) {

@@ -34,6 +34,11 @@ class ConstrainedText {
   // limit of automaton, masks or their work, or no token of the vocabulary goes on; insufficient_memory.
   const Result<std::span<const std::uint64_t>>& mask() const { return *mask_; }
 
+  // The next token where the constraint leaves no choice of text, and nothing that may follow changes how the
+  // text is encoded; nullopt: it is to be drawn. The text so far decides it, so that an answer resumed
+  // anywhere goes on alike. Takes some microseconds.
+  std::optional<Token> forced() noexcept;
+
   // A token of the answer. True: the word is whole and nothing can follow it. Fails as mask() does, and with
   // invalid_value for a token that the constraint does not allow (of a resumed answer; of mask() none is).
   Result<bool> accept(Token token);
@@ -46,6 +51,7 @@ class ConstrainedText {
   ConstrainedText(std::shared_ptr<PlayedConstraint> played, const text::Tokenizer& tokenizer,
                   constrain::Matcher matcher);
   Result<std::span<const std::uint64_t>> fill();
+  std::optional<Token> find_forced();
   Error out_of_memory();
 
   std::shared_ptr<PlayedConstraint> played_;
@@ -53,6 +59,7 @@ class ConstrainedText {
   constrain::Matcher matcher_;
   std::vector<std::uint64_t> bits_;
   std::optional<Result<std::span<const std::uint64_t>>> mask_;  // nullopt: to be made
+  std::optional<std::optional<Token>> forced_;                  // the same
   std::uint64_t mask_ns_ = 0;
   std::uint64_t work_ = 0, tokens_ = 0;  // masks' work so far, and tokens
 };

@@ -342,14 +342,15 @@ class Engine {
       sequence.delivery().finish(step.error());
       return result;
     }
-    result.token = delta.tokens.back();
+    result.token = delta.tokens.front();
+    result.forced.assign(delta.tokens.begin() + 1, delta.tokens.end());
     sequence.last_token = std::chrono::steady_clock::now();
     if (sequence.first_token == TimePoint{}) {
       sequence.first_token = sequence.last_token;
       delta.prompt_tokens = sequence.prompt_tokens();
       delta.cached_tokens = sequence.cached_tokens;
     }
-    shared_.completion_tokens.fetch_add(1);
+    shared_.completion_tokens.fetch_add(delta.tokens.size());
     if (!sequence.delivery().push(std::move(delta))) behind_.push_back(sequence.id);
     result.ended = step->finish.has_value();
     if (step->finish) sequence.delivery().finish(sequence.done(*step->finish));

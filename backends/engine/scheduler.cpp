@@ -103,7 +103,7 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
 
   AskedBudgets asked;
   // Decodes first: a running stream's next token never waits for another one's prompt.
-  plan_decodes(/*behind=*/false, asked, plan);
+  plan_decodes(/*behind=*/false, budget, asked, plan);
   admit_waiting();
   auto prompts = prompts_in_order(budget.cost);
   AskedBudgets behind_ask;
@@ -116,7 +116,7 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
   prompts.erase(behind, prompts.end());
   if (plan.empty() && prompts.empty()) {
     credit_ = 0;
-    plan_decodes(/*behind=*/true, asked, plan);
+    plan_decodes(/*behind=*/true, budget, asked, plan);
     asked.add(behind_ask);
     std::erase_if(later, [](const Prompt& p) { return p.it->second.in_step || !p.it->second.admitted; });
     plan_prompts(std::move(later), budget, asked, plan);
@@ -136,12 +136,32 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
 }
 
 // make_room may preempt others, which are then no longer admitted when the loop comes to them.
-void Scheduler::plan_decodes(bool behind, AskedBudgets& asked, StepPlan& plan) {
+void Scheduler::plan_decodes(bool behind, const StepBudget& usual, AskedBudgets& asked, StepPlan& plan) {
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& e = it->second;
     if (!e.decodes() || e.behind() != behind || !make_room(it, e.known())) continue;
     if (!behind) asked.add(e.settings.step_budget);
     plan_tokens(it, 1, plan);
+  }
+  add_forced(step_budget(usual, asked), plan);
+}
+
+// More tokens of the decodes in the plan, in order of arrival. Other streams' next tokens wait for them.
+void Scheduler::add_forced(const StepBudget& budget, StepPlan& plan) {
+  const StepCost& cost = budget.cost;
+  double left = std::min(budget.part - cost.of({}), budget.most - cost.of(plan.work));
+  for (PlannedSequence& s : plan.sequences) {
+    Entry& e = entries_.at(s.id);
+    const std::uint32_t most = std::min(e.left() - s.n_tokens, limits_.step_tokens - plan.work.tokens);
+    if (most == 0) continue;
+    const StepWork one = StepWork::of(s.first_position, 1);
+    const double time_of_one = cost.added(s.first_position, 1);
+    const std::uint32_t n = std::max(cost.fit(left + time_of_one, s.first_position, most + 1), 1U);
+    const StepWork all = StepWork::of(s.first_position, n);
+    plan.work += {all.tokens - one.tokens, all.pairs - one.pairs, all.reads - one.reads};
+    left -= cost.added(s.first_position, n) - time_of_one;
+    s.n_tokens = e.step_tokens = n;
+    s.want_logits = n == e.left();
   }
 }
 
@@ -167,8 +187,9 @@ bool Scheduler::add_behind(std::span<Prompt> prompts, bool turn, const StepBudge
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& e = it->second;
     if (!e.behind() || !e.decodes() || room() == 0) continue;
-    if (cost.added(e.computed, 1) > left()) return added();
-    if (make_room(it, e.known())) add(it, 1);
+    const std::uint32_t n = cost.fit(left(), e.computed, std::min(room(), e.left()));
+    if (n == 0) return added();
+    if (make_room(it, e.known())) add(it, n);
   }
   for (const Prompt& prompt : prompts) {
     Entry& e = prompt.it->second;
@@ -349,6 +370,7 @@ void Scheduler::preempt(Entries::iterator it) {
   forget_cold(it->second);
   it->second.computed = 0;
   it->second.skipped = 0;
+  it->second.appended = 1;
   it->second.admitted = false;
   --n_admitted_;
   ++preemptions_;
@@ -625,8 +647,11 @@ void Scheduler::commit(std::span<const StepResult> results) {
     if (result.ended) {
       end(it);
     } else {
-      it->second.tokens.push_back(result.token);
-      require(it->second.known() <= it->second.most);
+      Entry& e = it->second;
+      e.tokens.push_back(result.token);
+      e.tokens.insert(e.tokens.end(), result.forced.begin(), result.forced.end());
+      e.appended = 1 + static_cast<std::uint32_t>(result.forced.size());
+      require(e.known() <= e.most);
     }
   }
 }

@@ -88,9 +88,10 @@ struct StepPlan {
 // What became of one planned sequence with want_logits. A sequence without a result keeps what it computed.
 struct StepResult {
   SequenceId id = 0;
-  bool ended = false;  // finished or failed by itself; otherwise `token` is appended
+  bool ended = false;  // finished or failed by itself; otherwise `token` is appended, and `forced` behind it
   Token token = 0;
-  bool distrusted = false;  // its KV may be wrong: nobody takes it over
+  bool distrusted = false;         // its KV may be wrong: nobody takes it over
+  std::vector<Token> forced = {};  // tokens that needed no draw
 };
 
 class Scheduler {
@@ -109,7 +110,8 @@ class Scheduler {
 
   // The next step; empty when there is nothing to do. Precondition: no step in flight. Every decode that is
   // not behind others is in it, whatever it takes, and a prompt advances beside them; never more than
-  // step_tokens.
+  // step_tokens. Forced tokens of decodes are computed together, as many as add no more time than a part of a
+  // prompt may.
   StepPlan plan(const StepBudget& budget);
   StepPlan plan() { return plan(token_budget(limits_.step_tokens)); }
   // The step in flight has run. Results name sequences planned with want_logits that were not cancelled
@@ -156,6 +158,7 @@ class Scheduler {
     bool in_step = false;
     bool fresh = false;             // admitted, nothing planned since
     std::uint32_t step_tokens = 0;  // of the step in flight
+    std::uint32_t appended = 1;     // tokens by its latest result, since it was admitted
     std::uint32_t skipped = 0;      // steps in a row that held others' prompts, but not this one
     std::uint32_t overtaken = 0;    // by later arrivals of its class, while it waits for a slot
     std::optional<Leader> leader;   // not admitted
@@ -169,7 +172,7 @@ class Scheduler {
     std::uint32_t left() const noexcept { return known() - computed; }
     bool restoring() const noexcept { return !cold.empty(); }
     bool behind() const noexcept;
-    bool decodes() const noexcept { return admitted && !paused && left() == 1; }
+    bool decodes() const noexcept { return admitted && !paused && left() <= appended; }
     bool due() const noexcept;  // to have a slot, whatever its place
   };
   using Entries = std::map<SequenceId, Entry>;
@@ -218,7 +221,8 @@ class Scheduler {
   void forget_cold(Entry& entry);
   std::vector<Prompt> prompts_in_order(const StepCost& cost);
   bool put_due_first(std::vector<Prompt>& prompts, double guest_whole) const;
-  void plan_decodes(bool behind, AskedBudgets& asked, StepPlan& plan);
+  void plan_decodes(bool behind, const StepBudget& usual, AskedBudgets& asked, StepPlan& plan);
+  void add_forced(const StepBudget& budget, StepPlan& plan);
   void plan_prompts(std::vector<Prompt> prompts, const StepBudget& usual, AskedBudgets& asked,
                     StepPlan& plan);
   bool add_behind(std::span<Prompt> prompts, bool turn, const StepBudget& usual, const AskedBudgets& asked,

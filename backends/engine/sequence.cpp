@@ -53,6 +53,26 @@ Result<Answer::Step> Sequence::accept(Token token) {
   return answer_.accept(token, *is_over);
 }
 
+// Logprobs are of the model's own row for each token; a bias may ask for another token of the same text.
+std::optional<Token> Sequence::forced() noexcept {
+  const SamplingParams& sampling = request_.sampling;
+  if (!constrained_ || sampling.top_logprobs >= 0 || !sampling.logit_bias.empty()) return std::nullopt;
+  return constrained_->forced();
+}
+
+// Each one is taken as if it were drawn, so that an answer resumed between them goes on alike.
+Result<Answer::Step> Sequence::add_forced(Result<Answer::Step> step, Delta& delta) {
+  for (std::uint32_t n = 0; n < kMostForced && step && !step->finish; ++n) {
+    const auto token = forced();
+    if (!token) break;
+    step = accept(*token);
+    if (!step) break;
+    delta.text += step->text;
+    delta.tokens.push_back(*token);
+  }
+  return step;
+}
+
 std::uint32_t Sequence::candidates() const noexcept {
   if (constrained_) return 0;  // any of them may be masked
   const std::uint32_t n = sampler_.candidates();
@@ -62,10 +82,10 @@ std::uint32_t Sequence::candidates() const noexcept {
 
 Result<Answer::Step> Sequence::sample(std::span<const float> logits, decode::SamplerScratch& scratch,
                                       Delta& delta) {
-  if (constrained_ && !constrained_->mask()) return pass(constrained_->mask());
-  const Token token = constrained_ ? sampler_.sample(logits, *constrained_->mask(), scratch)
-                                   : sampler_.sample(logits, scratch);
-  return take(token, logits, delta);
+  if (!constrained_) return take(sampler_.sample(logits, scratch), logits, delta);
+  if (const auto token = forced()) return add_forced(take(*token, logits, delta), delta);
+  if (!constrained_->mask()) return pass(constrained_->mask());
+  return add_forced(take(sampler_.sample(logits, *constrained_->mask(), scratch), logits, delta), delta);
 }
 Result<Answer::Step> Sequence::sample(const decode::Candidates& row, decode::SamplerScratch& scratch,
                                       Delta& delta) {

@@ -29,15 +29,19 @@ class Sequence {
   // is in `text`; a finish means that there is nothing left to compute. Fails as ConstrainedText::accept
   // does.
   Result<Answer::Step> replay();
-  // Makes the mask of its next token: before sample(), while the device computes the row.
+  // Makes the mask of its next token, if that is to be drawn: before sample(), while the device computes the
+  // row.
   void make_mask() noexcept {
-    if (constrained_) constrained_->make_mask();
+    if (constrained_ && !forced()) constrained_->make_mask();
   }
   // How many of its next row's likeliest tell sample() as much as the whole row does; 0: only that does.
   std::uint32_t candidates() const noexcept;
   bool wants_exp_sum() const noexcept { return request_.sampling.top_logprobs >= 0; }
-  // The next token, from its row of logits, or from candidates() of it (finite). The event holds it and what
-  // it released. Fails where the constraint leaves no way on.
+  // Most forced tokens behind one that a row gives: the next step computes them all, and others wait for it.
+  static constexpr std::uint32_t kMostForced = 32;
+  // The next token, from its row of logits, or from candidates() of it (finite), and behind it those of which
+  // the constraint leaves no choice. The event holds them and what they released. Fails where the constraint
+  // leaves no way on.
   Result<Answer::Step> sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta);
   Result<Answer::Step> sample(const decode::Candidates& row, decode::SamplerScratch& scratch, Delta& delta);
   Done done(FinishReason reason) const;
@@ -59,6 +63,8 @@ class Sequence {
 
  private:
   Result<Answer::Step> accept(Token token);
+  std::optional<Token> forced() noexcept;
+  Result<Answer::Step> add_forced(Result<Answer::Step> step, Delta& delta);
   template <class Row>
   Result<Answer::Step> take(Token token, const Row& row, Delta& delta);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <queue>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -151,6 +152,42 @@ std::optional<std::vector<Token>> BpeTokenizer::encode_within(std::string_view t
   if (!encode_text(text.substr(done), out, scratch, most)) return std::nullopt;
   if (options.add_special && add_eos_) out.push_back(*eos_);
   if (out.size() > most) return std::nullopt;
+  return out;
+}
+
+// Words are merged each by itself. The tokens of a word behind its first one are mostly what encoding gives
+// from there on, as merges do not cross them; not where a word is taken whole, or patterns count digits.
+// There, and inside a character, the first one is not told.
+std::optional<Token> BpeTokenizer::first_token(std::string_view text, bool whole) const {
+  const std::size_t plain = specials_.plain_bytes(text, whole);
+  Scratch scratch;
+  const auto word = first_word(text.substr(0, plain), whole && plain == text.size(), scratch);
+  if (word.empty()) return std::nullopt;
+  if (word.size() > 1) {
+    const std::size_t done = bytes(word.front()).size();
+    const auto rest = first_word(text.substr(done, plain - done), whole && plain == text.size(), scratch);
+    if (!std::ranges::equal(rest, std::span(word).subspan(1))) return std::nullopt;
+  }
+  return word.front();
+}
+
+std::vector<Token> BpeTokenizer::first_word(std::string_view text, bool whole, Scratch& scratch) const {
+  std::vector<Token> out;
+  std::size_t valid = 0;
+  while (valid < text.size()) {
+    const Utf8Step step = utf8_step(text, valid);
+    if (step.kind != Utf8Step::Kind::valid) break;
+    valid += step.length;
+  }
+  if (valid == 0) return out;
+  const PreparedText prepared = prepare_text(text.substr(0, valid), scratch.prepared);
+  const auto end =
+      pre_tokenizer_.first_word(prepared.subject, whole && valid == text.size(), scratch.splitting);
+  if (!end) return out;
+  encode_word(text.substr(0, *end), out, scratch, SIZE_MAX);
+  std::size_t spelled = 0;
+  for (const Token token : out) spelled += bytes(token).size();
+  if (spelled != *end) out.clear();  // emit() lost some
   return out;
 }
 

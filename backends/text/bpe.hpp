@@ -22,6 +22,7 @@ class BpeTokenizer final : public Tokenizer {
 
   std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
                                                   std::size_t most) const override;
+  std::optional<Token> first_token(std::string_view text, bool whole) const override;
   bool strips_leading_space() const noexcept override { return false; }
   std::string_view piece(Token token) const noexcept override {
     return pieces_[static_cast<std::uint32_t>(token)];
@@ -39,6 +40,8 @@ class BpeTokenizer final : public Tokenizer {
   bool add_symbols();
   void find_bound();
 
+  // The tokens of the text's first word, if nothing that follows changes them; else none.
+  std::vector<Token> first_word(std::string_view text, bool whole, Scratch& scratch) const;
   // False: these and what is in `out` already are more than `most` tokens.
   bool encode_text(std::string_view text, std::vector<Token>& out, Scratch& scratch, std::size_t most) const;
   bool encode_word(std::string_view word, std::vector<Token>& out, Scratch& scratch, std::size_t most) const;

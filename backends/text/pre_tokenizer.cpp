@@ -124,4 +124,30 @@ bool PreTokenizer::split_by(std::size_t pattern, std::string_view text, std::uin
   return done == size || give(done, size);
 }
 
+std::optional<std::uint32_t> PreTokenizer::first_word(std::string_view text, bool whole,
+                                                      Scratch& scratch) const {
+  return first_by(0, text, whole, scratch);
+}
+
+// PCRE2_PARTIAL_HARD ends a match as partial as soon as it looks at the text's end, be it for a longer match,
+// a lookahead or \z. So a full match, and a place where no match begins, stay as they are whatever follows
+// the text, and also if nothing does. That holds for every pattern, and from there on for the patterns after
+// it: they split a stretch whose end a match has fixed as the whole text that it is.
+std::optional<std::uint32_t> PreTokenizer::first_by(std::size_t pattern, std::string_view text, bool whole,
+                                                    Scratch& scratch) const {
+  if (pattern == patterns_.size())
+    return whole ? std::optional(static_cast<std::uint32_t>(text.size())) : std::nullopt;
+  pcre2_match_data* data = scratch.matching_->data.get();
+  const std::uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT | (whole ? 0 : PCRE2_PARTIAL_HARD);
+  const int found = pcre2_match(patterns_[pattern].code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
+                                text.size(), 0, options, data, scratch.matching_->context.get());
+  if (found < 0 && found != PCRE2_ERROR_PARTIAL && found != PCRE2_ERROR_NOMATCH) return std::nullopt;
+  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data);
+  const std::size_t from = found == PCRE2_ERROR_NOMATCH ? text.size() : bounds[0];
+  if (from > 0)  // no match before it: the next pattern has that stretch, which a full match ends
+    return first_by(pattern + 1, text.substr(0, from), found > 0 || whole, scratch);
+  if (found < 0 || bounds[1] == 0) return std::nullopt;
+  return first_by(pattern + 1, text.substr(0, bounds[1]), true, scratch);
+}
+
 }  // namespace flyball::text

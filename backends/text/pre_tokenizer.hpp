@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -44,6 +45,10 @@ class PreTokenizer {
   // exceeds PCRE2's limits leaves the rest of its stretch as one word.
   void split(std::string_view text, Scratch& scratch, const Word& word) const;
 
+  // The end of the first word, if nothing that may follow the text changes it; nullopt: something may.
+  // `whole`: nothing follows. Precondition: as of split(), and text is not empty.
+  std::optional<std::uint32_t> first_word(std::string_view text, bool whole, Scratch& scratch) const;
+
   bool ignores_merges() const noexcept { return ignores_merges_; }  // a word that is a token is taken whole
   bool adds_bos() const noexcept { return adds_bos_; }              // where the file does not say
 
@@ -52,6 +57,8 @@ class PreTokenizer {
   PreTokenizer();
   bool split_by(std::size_t pattern, std::string_view text, std::uint32_t begin, std::uint32_t end,
                 Scratch& scratch, const Word& word) const;
+  std::optional<std::uint32_t> first_by(std::size_t pattern, std::string_view text, bool whole,
+                                        Scratch& scratch) const;
 
   std::vector<Pattern> patterns_;
   bool ignores_merges_ = false, adds_bos_ = false;

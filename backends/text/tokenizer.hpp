@@ -49,6 +49,12 @@ class Tokenizer {
   // nullopt: the text is more than `most` tokens; found out without encoding much more than those.
   virtual std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
                                                           std::size_t most) const = 0;
+  // The token that every text begins with which goes on from this one, encoded without control tokens;
+  // `whole`: nothing follows. nullopt: what follows decides it, or it cannot be told. After a token that it
+  // gives, it gives the next token of that encoding or none.
+  virtual std::optional<Token> first_token(std::string_view /*text*/, bool /*whole*/) const {
+    return std::nullopt;
+  }
   // How few tokens a text can be, whatever the options.
   const TokenBound& bound() const noexcept { return bound_; }
 

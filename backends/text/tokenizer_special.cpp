@@ -37,6 +37,10 @@ SpecialMatcher::SpecialMatcher(std::vector<SpecialToken> tokens) : tokens_(std::
     for (const char c : std::views::reverse(tokens_[order].text))
       node = add_child(node, static_cast<unsigned char>(c));
     nodes_[node].order = order;
+    if (!tokens_[order].always) continue;
+    always_.push_back(order);
+    begins_.set(static_cast<unsigned char>(tokens_[order].text.front()));
+    strips_text_ = strips_text_ || tokens_[order].strip_left;
   }
   nodes_.shrink_to_fit();
   link();
@@ -93,6 +97,21 @@ std::uint32_t SpecialMatcher::longest(std::uint32_t node, const Allowed& allowed
   while (node != kNone && (nodes_[node].order == kNone || !allows(allowed, tokens_[nodes_[node].order])))
     node = nodes_[node].shorter;
   return node;
+}
+
+std::size_t SpecialMatcher::plain_bytes(std::string_view text, bool whole) const {
+  const auto may_begin = [&](std::string_view rest) {
+    if (!begins_.test(static_cast<unsigned char>(rest.front()))) return false;
+    return std::ranges::any_of(always_, [&](std::uint32_t order) {
+      const std::string_view token = tokens_[order].text;
+      return rest.starts_with(token) || (!whole && token.starts_with(rest));
+    });
+  };
+  std::size_t plain = 0;
+  while (plain < text.size() && !may_begin(text.substr(plain))) ++plain;
+  if (plain == text.size() && whole) return plain;
+  while (strips_text_ && plain > 0 && is_space(text[plain - 1])) --plain;
+  return plain;
 }
 
 void SpecialMatcher::bound(TokenBound& bound) const {

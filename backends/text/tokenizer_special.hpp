@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -43,6 +44,9 @@ class SpecialMatcher {
   // Ordered by begin, not overlapping. control_in: as in EncodeOptions.
   std::vector<Cut> cuts(std::string_view text, bool parse_special,
                         const std::vector<TextSpan>* control_in = nullptr) const;
+  // Bytes at the beginning of the text that become no part of a cut without control tokens, nor are swallowed
+  // by one, whatever follows the text; `whole`: nothing does.
+  std::size_t plain_bytes(std::string_view text, bool whole) const;
   // Tells of its tokens.
   void bound(TokenBound& bound) const;
 
@@ -73,6 +77,9 @@ class SpecialMatcher {
   std::vector<SpecialToken> tokens_;  // longest first, then by id
   std::vector<Node> nodes_;           // a trie of the tokens read backwards; [0] is the root
   std::array<std::uint32_t, 256> roots_{};
+  std::vector<std::uint32_t> always_;  // those that are matched in all text, as indices into tokens_
+  std::bitset<256> begins_;            // the first bytes of those
+  bool strips_text_ = false;           // some of them swallow white space to their left
 };
 
 }  // namespace flyball::text

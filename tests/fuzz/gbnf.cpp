@@ -106,7 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check(((bits[token / 64] >> token % 64 & 1U) != 0) == expected);
     }
     check(matcher->takes_no_bytes() == automaton->bytes_after(matcher->now()).none());
-    const std::string next = constrain::forced(*matcher, 8);
+    const std::string next = constrain::forced(*matcher, 8).bytes;
     if (!next.empty()) {
       constrain::Matcher fork = *matcher;
       const auto taken = fork.accept(next);

@@ -333,12 +333,17 @@ TEST(ConstrainMatcher, ForcesBytesThatEveryWordHas) {
     return g.sequence(std::array{g.text("{\"ok\":"), value, g.text("}"), g.optional(g.text("!"))});
   });
   Matcher at = matcher(grammar);
-  EXPECT_EQ(forced(at), "{\"ok\":tr");
-  EXPECT_EQ(forced(at, 3), "{\"o");
+  EXPECT_EQ(forced(at).bytes, "{\"ok\":tr");
+  EXPECT_EQ(forced(at, 3).bytes, "{\"o");
   ASSERT_TRUE(*at.accept("{\"ok\":tru"));
-  EXPECT_EQ(forced(at), "e}");
+  EXPECT_EQ(forced(at).bytes, "e}");
+  EXPECT_FALSE(forced(at).whole) << "! may follow";
   ASSERT_TRUE(*at.accept("e}"));
-  EXPECT_EQ(forced(at), "");  // the word may end
+  EXPECT_EQ(forced(at).bytes, "");  // the word may end
+  const Grammar end = grammar_of([](Grammar& g) { return g.text("yes"); });
+  at = matcher(end);
+  EXPECT_TRUE(forced(at).whole);
+  EXPECT_FALSE(forced(at, 2).whole);
 }
 
 TEST(ConstrainProgram, NamesTheCycleOfLeftRecursion) {

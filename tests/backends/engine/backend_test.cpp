@@ -172,6 +172,19 @@ TEST(Engine, NeverEmitsHalfACharacter) {
   }
 }
 
+TEST(Engine, LeavesOutACharacterThatMaxTokensCut) {
+  auto fake = make_fake();
+  fake.control->model = script_model(1, byte_tokens("ab\xE2\x82\xAC"));
+  for (const std::uint32_t n : {3U, 4U, 5U}) {
+    auto client = std::make_shared<Client>();
+    auto ticket = fake.backend->start(text_request("x", n), client).value();
+    ASSERT_TRUE(client->wait_end());
+    EXPECT_EQ(client->text(), n == 5 ? "ab\xE2\x82\xAC" : "ab");
+    EXPECT_EQ(client->done()->reason, FinishReason::length);
+    EXPECT_EQ(client->done()->usage.completion_tokens, n);
+  }
+}
+
 TEST(Engine, CancelFreesEverythingWithinAStep) {
   auto fake = make_fake();
   fake.control->allow(3);  // the fourth step is in flight when the client goes

@@ -29,8 +29,10 @@ inline constexpr std::uint32_t kVocab = 260;
 class ByteTokenizer final : public text::Tokenizer {
  public:
   // on_encode: told of each text before it is encoded.
-  explicit ByteTokenizer(bool adds_bos = false, std::function<void(std::string_view)> on_encode = {})
-      : adds_bos_(adds_bos), on_encode_(std::move(on_encode)) {
+  // tells_first: a byte is a token of its own, if another one is known to follow it, or nothing.
+  explicit ByteTokenizer(bool adds_bos = false, std::function<void(std::string_view)> on_encode = {},
+                         bool tells_first = false)
+      : adds_bos_(adds_bos), on_encode_(std::move(on_encode)), tells_first_(tells_first) {
     vocab_size_ = kVocab;
     kinds_.assign(kVocab, text::TokenKind::normal);
     kinds_[kEos] = kinds_[kBos] = text::TokenKind::control;
@@ -64,6 +66,10 @@ class ByteTokenizer final : public text::Tokenizer {
     if (tokens.size() > most) return std::nullopt;
     return tokens;
   }
+  std::optional<Token> first_token(std::string_view text, bool whole) const override {
+    if (!tells_first_ || text.size() < (whole ? 1 : 2)) return std::nullopt;
+    return static_cast<unsigned char>(text.front());
+  }
   std::string_view normal_bytes(Token t) const noexcept override {
     return bytes_[static_cast<std::size_t>(t)];
   }
@@ -75,6 +81,7 @@ class ByteTokenizer final : public text::Tokenizer {
  private:
   bool adds_bos_;
   std::function<void(std::string_view)> on_encode_;
+  bool tells_first_;
   std::vector<std::string> bytes_;
 };
 
@@ -296,7 +303,7 @@ struct FakeEngine {
 struct FakeShape {
   std::uint32_t blocks = 64, sequences = 4, step_tokens = 16, context = 200, queue = 16;
   std::uint32_t max_candidates = 0, vocab = kVocab;  // vocab: tokens that may be sampled
-  bool adds_bos = false;
+  bool adds_bos = false, tells_first = false;        // of its tokenizer
   engine::StepObserver observer = {};
   std::filesystem::path spill = {};  // where KV goes; "": nowhere
   std::chrono::milliseconds spill_after = std::chrono::hours(1);
@@ -316,9 +323,9 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
   parts.limits.max_waiting = shape.queue;
   parts.executor = std::make_unique<FakeExecutor>(fake.control, shape.blocks, shape.step_tokens);
   parts.logits_per_row = kVocab;
-  parts.text =
-      engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos, std::move(shape.on_encode)),
-                              text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
+  parts.text = engine::make_text_model(
+      std::make_unique<ByteTokenizer>(shape.adds_bos, std::move(shape.on_encode), shape.tells_first),
+      text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
   parts.observer = std::move(shape.observer);
   if (!shape.spill.empty()) {
     const std::uint64_t bytes = parts.executor->block_bytes();

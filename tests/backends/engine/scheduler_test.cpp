@@ -39,6 +39,52 @@ void advance(Scheduler& s, const StepPlan& plan, std::set<SequenceId> ended = {}
   s.commit(results);
 }
 
+// As advance(), and so many forced tokens behind each.
+void advance_forced(Scheduler& s, const StepPlan& plan, std::size_t forced) {
+  std::vector<StepResult> results;
+  for (const auto& p : plan.sequences)
+    if (p.want_logits) results.push_back({.id = p.id, .token = 7, .forced = std::vector<Token>(forced, 8)});
+  s.commit(results);
+}
+
+TEST(Scheduler, ComputesForcedTokensTogetherWithinTheTimeOfAPartOfAPrompt) {
+  Scheduler s(limits(100, 4, 40));
+  ASSERT_TRUE(submit(s, 1, 4, 90));
+  advance_forced(s, s.plan(), 9);
+  StepBudget budget = token_budget(40);
+  budget.part = 6;
+  auto plan = s.plan(budget);
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].first_position, 4U);
+  EXPECT_EQ(plan.sequences[0].n_tokens, 7U) << "its own token, and six more";
+  EXPECT_FALSE(plan.sequences[0].want_logits);
+  EXPECT_EQ(plan.work.tokens, 7U);
+  EXPECT_EQ(plan.work.pairs, 5U + 6 + 7 + 8 + 9 + 10 + 11);
+  EXPECT_EQ(plan.work.reads, 11U);
+  advance(s, plan);
+  budget.part = 0;
+  plan = s.plan(budget);
+  EXPECT_EQ(plan.sequences[0].n_tokens, 1U) << "a decode goes on whatever the budget is";
+  advance(s, plan);
+  plan = s.plan();
+  EXPECT_EQ(plan.sequences[0].n_tokens, 2U);
+  EXPECT_TRUE(plan.sequences[0].want_logits);
+  advance(s, plan, {1});
+  EXPECT_TRUE(s.balanced());
+}
+
+TEST(Scheduler, ForcedTokensLeaveEveryOtherDecodeItsPlace) {
+  Scheduler s(limits(100, 4, 8));
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(submit(s, id, 2, 60));
+  advance_forced(s, s.plan(), 20);
+  const auto plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 3U);
+  EXPECT_EQ(plan.work.tokens, 8U);
+  EXPECT_EQ(plan.sequences[0].n_tokens, 6U);
+  EXPECT_EQ(plan.sequences[1].n_tokens, 1U);
+  EXPECT_EQ(plan.sequences[2].n_tokens, 1U);
+}
+
 TEST(Scheduler, PrefillsAPromptInChunks) {
   Scheduler s(limits(100));
   ASSERT_TRUE(submit(s, 1, 40, 50));

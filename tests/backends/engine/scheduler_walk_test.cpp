@@ -200,6 +200,10 @@ class Walk {
         end(p.id);
       } else {
         b.tokens.push_back(token);
+        for (std::uint64_t n = below(3) == 0 ? below(20) : 0; n > 0 && b.tokens.size() + 1 < b.most; --n) {
+          out.back().forced.push_back(static_cast<Token>(below(3)));
+          b.tokens.push_back(out.back().forced.back());
+        }
       }
     }
     return out;

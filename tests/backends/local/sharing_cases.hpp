@@ -12,6 +12,7 @@
 #include "backends/local/local_backend.hpp"
 #include "backends/model/synthetic.hpp"
 #include "tests/backends/engine/fakes.hpp"
+#include "tests/harness/packed.hpp"
 
 namespace flyball::test {
 
@@ -128,6 +129,47 @@ class SharingModel : public testing::Test {
       const Answer sibling = wait(backend, request(common, common, 20, 2, 24));
       EXPECT_EQ(sibling.usage().cached_tokens, common / 16 * 16);
       expect_same(sibling, wait(backend, request(common, common, 20, 2, 24), "somebody else"));
+    }
+  }
+  // The KV of forced tokens, several a step, is what a prompt's is: an answer may be resumed anywhere, and
+  // prompts that go on from it compute the same. every: tokens between two places where it is resumed.
+  static void expect_forced_equals_computed(Backend& backend, std::size_t every = 1) {
+    std::string properties, names;
+    for (const char* name : {"customer_identifier", "delivery_address", "is_preferred_partner", "currency"}) {
+      properties += std::string(names.empty() ? "" : ",") + "\"" + name + "\":{\"enum\":[true,false,17]}";
+      names += std::string(names.empty() ? "" : ",") + "\"" + name + "\"";
+    }
+    const std::string schema = R"({"type":"object","additionalProperties":false,"properties":{)" +
+                               properties + R"(},"required":[)" + names + "]}";
+    for (const float temperature : {0.0F, 1.0F}) {
+      CompletionRequest r = request(3, 40, 5, 1, 300);
+      const auto prompt = std::get<TokenPrompt>(r.prompt).tokens;
+      r.constraint = Constraint{Constraint::Kind::json_schema, packed(schema), true};
+      r.sampling.top_logprobs = -1;
+      r.sampling.temperature = temperature;
+      r.sampling.seed = 5;
+      const std::uint64_t steps = backend.load().steps;
+      const Answer whole = wait(backend, r, "forced");
+      const auto tokens = whole.client->tokens();
+      EXPECT_EQ(whole.client->done()->reason, FinishReason::stop);
+      EXPECT_LT(backend.load().steps - steps, tokens.size() * 2 / 3) << whole.client->text();
+
+      CompletionRequest next = request(3, 0, 0, 1, 8);
+      std::get<TokenPrompt>(next.prompt).tokens = prompt;
+      auto& all = std::get<TokenPrompt>(next.prompt).tokens;
+      all.insert(all.end(), tokens.begin(), tokens.end());
+      const Answer after = wait(backend, next, "forced");
+      EXPECT_GE(after.usage().cached_tokens, (all.size() - 17) / 16 * 16);
+      const Answer plain = wait(backend, next, "plain" + std::to_string(temperature));
+      EXPECT_EQ(plain.usage().cached_tokens, 0U);
+      expect_same(after, plain);
+      for (std::size_t n = 0; n <= tokens.size() && !rounds_; n += every) {
+        CompletionRequest rest = r;
+        rest.resume_tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n));
+        const Answer resumed = wait(backend, std::move(rest), std::to_string(n % 2));
+        EXPECT_EQ(resumed.client->text(), whole.client->text()) << n;
+        EXPECT_TRUE(std::ranges::equal(resumed.client->tokens(), std::span(tokens).subspan(n))) << n;
+      }
     }
   }
   // alone: one sequence at once; together: six.

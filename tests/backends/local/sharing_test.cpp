@@ -88,6 +88,10 @@ TEST_P(SharingOnCpu, ColdEqualsPrefixHit) {
   expect_cold_equals_prefix_hit(*make(4));
 }
 
+TEST_P(SharingOnCpu, ForcedTokensEqualComputedOnes) {
+  expect_forced_equals_computed(*make(4));
+}
+
 TEST_P(SharingOnCpu, ACopiedBlockEqualsAComputedOne) {
   expect_copied_equals_computed(*make(1), *make(6));
 }

@@ -26,6 +26,10 @@ TEST_P(SharingOnOpenCl, ColdEqualsPrefixHit) {
   expect_cold_equals_prefix_hit(*make(4));
 }
 
+TEST_P(SharingOnOpenCl, ForcedTokensEqualComputedOnes) {
+  expect_forced_equals_computed(*make(4), 11);
+}
+
 TEST_P(SharingOnOpenCl, ACopiedBlockEqualsAComputedOne) {
   expect_copied_equals_computed(*make(1), *make(6));
 }
