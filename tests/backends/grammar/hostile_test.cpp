@@ -323,7 +323,7 @@ const std::map<std::string, std::string>& outcomes() {
       {"FortyThousandEnumNumbers", "unsupported_value"},
       {"NinetyThousandEnumStrings", "unsupported_value"},
       {"EnumOfManyArrays", "unsupported_value"},
-      {"UnknownKeysReadAgainAndAgain", "unsupported_value"},
+      {"UnknownKeysReadAgainAndAgain", "out of fuel"},
       {"DeniedEnumOfArrays", "unsupported_value"},
       {"AllOfTwentyAnyOfs", "unsupported_value"},
       {"AllOfThousandPatterns", "unsupported_value"},
