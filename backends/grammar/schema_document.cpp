@@ -62,21 +62,44 @@ constexpr std::string_view kSilent[] = {
     "title",           "writeOnly"};
 
 // Keywords that restrict values or lead to schemas, and are not served: no annotations, as unknown ones are.
-constexpr std::string_view kAsserting[] = {"$recursiveRef", "disallow", "divisibleBy", "extends"};
+constexpr std::string_view kAsserting[] = {
+    "$recursiveRef",          "disallow",      "divisibleBy",   "extends",    "formatExclusiveMaximum",
+    "formatExclusiveMinimum", "formatMaximum", "formatMinimum", "maxDecimal", "maximumCanEqual",
+    "minimumCanEqual",        "requires"};
 
-char lower(char c) {
+constexpr char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-// A keyword of another case, with other punctuation or with one letter added, missing, changed or out of
-// order. Words of fewer than five letters have too many neighbours for the latter.
-bool is_misspelling(std::string_view text, std::string_view keyword) {
-  constexpr std::size_t kFewLetters = 5, kMostPunctuation = 8;
-  if (text.size() > keyword.size() + kMostPunctuation) return false;
-  std::string letters, meant;
-  for (const char c : text)
-    if (std::string_view("_-: ").find(c) == std::string_view::npos) letters += lower(c);
-  for (const char c : keyword) meant += lower(c);
+// A word's letters in lower case, without punctuation; "" for one that is longer than every misspelt keyword.
+class Letters {
+ public:
+  constexpr explicit Letters(std::string_view word) {
+    if (word.size() > kMost) return;
+    for (const char c : word)
+      if (std::string_view("_-:,. ").find(c) == std::string_view::npos) letters_[size_++] = lower(c);
+  }
+  constexpr operator std::string_view() const { return {letters_.data(), size_}; }
+
+ private:
+  static constexpr std::size_t kMost = 32;
+  std::array<char, kMost> letters_{};
+  std::size_t size_ = 0;
+};
+
+constexpr auto kLetters = [] {
+  std::array<Letters, kNames.size()> out = []<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array{Letters(kNames[i])...};
+  }
+  (std::make_index_sequence<kNames.size()>());
+  return out;
+}();
+
+// The same word, or one with a letter added, missing or changed, or two of them swapped. Words of four
+// letters have too many neighbours: of them swapped and doubled letters alone. Shorter ones have to be the
+// same.
+bool is_misspelling(std::string_view letters, std::string_view meant) {
+  constexpr std::size_t kFewLetters = 4;
   if (letters == meant) return true;
   const std::size_t n = letters.size(), m = meant.size();
   if (m < kFewLetters || n > m + 1 || m > n + 1) return false;
@@ -84,17 +107,20 @@ bool is_misspelling(std::string_view text, std::string_view keyword) {
   while (head < std::min(n, m) && letters[head] == meant[head]) ++head;
   while (tail < std::min(n, m) - head && letters[n - 1 - tail] == meant[m - 1 - tail]) ++tail;
   const std::size_t left = std::max(n, m) - head - tail;
-  return left <= 1 ||
-         (left == 2 && n == m && letters[head] == meant[head + 1] && letters[head + 1] == meant[head]);
+  if (left == 2 && n == m && letters[head] == meant[head + 1] && letters[head + 1] == meant[head])
+    return true;
+  if (m > kFewLetters || meant.starts_with('$')) return left <= 1;
+  return left == 1 && n == m + 1 && head > 0 && letters[head] == letters[head - 1];
 }
 
 // The keyword that a key was meant to be; "" if the key is an annotation of its author's. A first character
 // that no keyword has says so on purpose.
 std::string_view misspelt(std::string_view key) {
-  if (key.starts_with('_') || key.starts_with('$') || key.starts_with('@') || key.starts_with("x-"))
-    return "";
-  for (const std::string_view keyword : kNames)
-    if (is_misspelling(key, keyword)) return keyword;
+  if (key.starts_with('_') || key.starts_with('@') || key.starts_with("x-")) return "";
+  const Letters letters(key);
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (key.starts_with('$') == kNames[i].starts_with('$') && is_misspelling(letters, kLetters[i]))
+      return kNames[i];
   return "";
 }
 
@@ -176,10 +202,12 @@ std::string_view name_of(Keyword keyword) noexcept {
   return kNames[static_cast<std::size_t>(keyword)];
 }
 
-Result<Keywords> Keywords::read(const Place& schema) {
+Result<Keywords> Keywords::read(const Place& schema, Fuel& fuel) {
+  constexpr std::uint64_t kKnown = 8, kCompared = 150;
   Keywords out;
   out.pointer_ = schema.pointer;
   for (const auto [key, value] : schema.value.members()) {
+    if (!fuel.spend(kKnown)) return out_of_fuel(schema);
     if (const auto* at = std::ranges::find(kNames, key); at != kNames.end()) {
       out.values_[static_cast<std::size_t>(at - kNames.begin())] = value;
       continue;
@@ -188,6 +216,7 @@ Result<Keywords> Keywords::read(const Place& schema) {
     if (std::ranges::find(kAsserting, key) != std::end(kAsserting))
       return unsupported(schema.member(key, value),
                          "The keyword \"" + std::string(key) + "\" is not served.");
+    if (!fuel.spend(kCompared)) return out_of_fuel(schema);
     if (const std::string_view meant = misspelt(key); !meant.empty())
       return unsupported(schema.member(key, value), "The keyword \"" + std::string(key) +
                                                         "\" is unknown and would go unenforced; is \"" +
@@ -215,9 +244,30 @@ Keywords Keywords::without(std::initializer_list<Keyword> these) const {
 
 namespace {
 
-// Keywords whose values are data, in which $id and $anchor mean nothing.
+// Keywords whose values are schemas, or arrays of them. In the values of others $id and $anchor mean nothing.
+bool holds_schemas(std::string_view keyword) noexcept {
+  constexpr std::string_view kHolders[] = {"additionalItems",
+                                           "additionalProperties",
+                                           "allOf",
+                                           "anyOf",
+                                           "contains",
+                                           "else",
+                                           "if",
+                                           "items",
+                                           "not",
+                                           "oneOf",
+                                           "prefixItems",
+                                           "propertyNames",
+                                           "then",
+                                           "unevaluatedItems",
+                                           "unevaluatedProperties"};
+  return std::ranges::binary_search(kHolders, keyword);
+}
+
+// Keywords whose values are data: what stands there is no schema.
 bool holds_data(std::string_view keyword) noexcept {
-  return keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples";
+  constexpr std::string_view kData[] = {"const", "default", "enum", "example", "examples"};
+  return std::ranges::binary_search(kData, keyword);
 }
 
 bool maps_names_to_schemas(std::string_view keyword) noexcept {
@@ -254,8 +304,8 @@ Result<void> SchemaDocument::index(const Place& at, Role role, std::size_t resou
       if (auto ok = index(at.item(i++, value), Role::schema, resource); !ok) return ok;
       continue;
     }
-    if (role == Role::schema && holds_data(key)) continue;
     const bool is_map = role == Role::schema && maps_names_to_schemas(key);
+    if (role == Role::schema && !is_map && !holds_schemas(key)) continue;
     if (auto ok = index(at.member(key, value), is_map ? Role::schemas_by_name : Role::schema, resource); !ok)
       return ok;
   }
@@ -310,7 +360,7 @@ Result<Place> SchemaDocument::item(const Place& array, std::uint32_t index) {
 }
 
 Result<Place> SchemaDocument::follow(Place from, std::string_view pointer, const Place& reference) {
-  bool is_data = false;
+  bool is_data = false, is_indexed = true;
   Role role = Role::schema;
   while (from.value && !pointer.empty()) {
     pointer.remove_prefix(1);  // the slash
@@ -321,6 +371,7 @@ Result<Place> SchemaDocument::follow(Place from, std::string_view pointer, const
     if (from.value.is_object()) {
       is_data |= role == Role::schema && holds_data(token);
       const bool is_map = role == Role::schema && maps_names_to_schemas(token);
+      is_indexed &= role != Role::schema || is_map || holds_schemas(token);
       role = is_map ? Role::schemas_by_name : Role::schema;
       next = member(from, token);
     } else if (from.value.is_array()) {
@@ -332,14 +383,21 @@ Result<Place> SchemaDocument::follow(Place from, std::string_view pointer, const
     if (!next) return next;
     from = *std::move(next);
   }
-  // Resources within data are not indexed, so references within them could start from a wrong one.
+  if (is_indexed || !from.value) return from;
+  // Resources here are not indexed, so references within them could start from a wrong one.
+  if (!fuel_->spend(1 + from.value.bytes().size() / 16)) return out_of_fuel(reference);
   const auto has = [&](std::string_view key) {
     return from.value.bytes().find(key) != std::string_view::npos;
   };
-  if (is_data && from.value && (has("$ref") || has("$dynamic")))
+  if (is_data && (has("$ref") || has("$dynamic")))
     return unsupported(reference,
                        "A reference to data (const, enum, default, examples) that holds references "
                        "is not served.");
+  if (has("$id") || has("$anchor") || has("$dynamicAnchor"))
+    return unsupported(
+        reference,
+        "A reference to what stands below a key that JSON Schema does not know, and has an $id "
+        "or an anchor in it, is not served.");
   return from;
 }
 

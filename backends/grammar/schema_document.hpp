@@ -112,7 +112,7 @@ class Keywords {
  public:
   // Keys that JSON Schema does not know are annotations, but for those that look like a misspelt keyword and
   // keywords that are not served: unsupported_feature with their pointer.
-  static Result<Keywords> read(const Place& schema);
+  static Result<Keywords> read(const Place& schema, Fuel& fuel);
 
   JsonView operator[](Keyword which) const noexcept { return values_[static_cast<std::size_t>(which)]; }
   Place at(Keyword which) const { return {(*this)[which], pointer_.child(name_of(which))}; }

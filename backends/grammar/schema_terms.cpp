@@ -106,7 +106,7 @@ Result<ValueSet> SchemaTerms::intersection(const ValueSet& a, const ValueSet& b,
 Result<ValueSet> SchemaTerms::work_out(const Place& place, bool literal, bool is_denied) {
   if (literal)
     return is_denied ? without_literals(place, Keyword::constant) : literals(place, Keyword::constant);
-  const auto has = Keywords::read(place);
+  const auto has = Keywords::read(place, *fuel_);
   if (!has) return pass(has);
   return is_denied ? denied(place, *has) : affirmed(place, *has);
 }

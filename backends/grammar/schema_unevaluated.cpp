@@ -101,7 +101,7 @@ Result<ByEvaluated> SchemaTerms::by_evaluated(const Place& schema, Keyword which
   if (depth_ >= limits_.depth)
     return too_large(schema, "Schemas and references lead into each other more than " +
                                  std::to_string(limits_.depth) + " deep.");
-  const auto has = Keywords::read(schema);
+  const auto has = Keywords::read(schema, *fuel_);
   if (!has) return pass(has);
   const auto set = values(*all);  // refuses what is malformed within
   if (!set) return pass(set);

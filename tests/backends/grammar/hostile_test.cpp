@@ -154,6 +154,10 @@ std::vector<Hostile> hostile() {
       {"EnumOfLongStrings",
        R"({"enum":[)" +
            listed(100, [](std::size_t i) { return "\"" + repeated("x", 9'000) + number(i) + "\""; }) + "]}"},
+      {"UnknownKeysReadAgainAndAgain",
+       R"({"$defs":{"a":{)" + listed(30'000, [](std::size_t i) { return "\"q" + number(i) + "\":1"; }) +
+           R"(}},"allOf":[)" + listed(3'000, [](std::size_t) { return R"({"$ref":"#/$defs/a"})"; }) +
+           R"(],"unevaluatedProperties":false})"},
       {"EnumOfDeepArrays", R"({"enum":[)" + nested("[", "1", "]", 60) + "]}"},
       {"EnumOfManyArrays",
        R"({"enum":[)" + listed(20'000, [](std::size_t i) { return "[" + number(i) + "]"; }) + "]}"},
@@ -319,6 +323,7 @@ const std::map<std::string, std::string>& outcomes() {
       {"FortyThousandEnumNumbers", "unsupported_value"},
       {"NinetyThousandEnumStrings", "unsupported_value"},
       {"EnumOfManyArrays", "unsupported_value"},
+      {"UnknownKeysReadAgainAndAgain", "out of fuel"},
       {"DeniedEnumOfArrays", "unsupported_value"},
       {"AllOfTwentyAnyOfs", "unsupported_value"},
       {"AllOfThousandPatterns", "unsupported_value"},

@@ -110,10 +110,21 @@ TEST(JsonSchema, KeysComeInAnyOrderWhereTheSchemaSaysSo) {
 TEST(JsonSchema, KeywordsOfTheAuthorsOwnAreAnnotations) {
   const auto grammar =
       compile(R"({"type":"object","_format":"date","self":{"version":"1"},"links":[],"name":3,
-    "properties":{"a":{"type":"string","nullable":true,"faker":"city","$default":1,"units":"m"}}})");
+    "properties":{"a":{"type":"string","nullable":true,"faker":"city","$default":1,"units":"m"}},
+    "components":{"b":{"type":"integer"}},"patternProperties":{"^b":{"$ref":"#/components/b"}}})");
   ASSERT_TRUE(grammar);
   EXPECT_TRUE(accepts(*grammar, R"({"a":"x"})"));
   EXPECT_FALSE(accepts(*grammar, R"({"a":1})"));
+  EXPECT_TRUE(accepts(*grammar, R"({"b":1})"));
+  EXPECT_FALSE(accepts(*grammar, R"({"b":"x"})"));
+}
+
+TEST(JsonSchema, AnchorsOfAnnotationsAreNone) {
+  const auto grammar = compile(
+      R"({"foo":{"$anchor":"q","type":"string"},"$defs":{"z":{"$anchor":"q","type":"integer"}},"$ref":"#q"})");
+  ASSERT_TRUE(grammar);
+  EXPECT_TRUE(accepts(*grammar, "1"));
+  EXPECT_FALSE(accepts(*grammar, R"("a")"));
 }
 
 TEST(JsonSchema, RequiredNamesMayBeRepeated) {
@@ -204,7 +215,17 @@ TEST(JsonSchema, RefusalsHaveThePointerOfTheirPlace) {
       {R"({"minlength":1})", unsupported, "/minlength"},
       {R"({"max_items":1})", unsupported, "/max_items"},
       {R"({"type:":"string"})", unsupported, "/type:"},
+      {R"({"tpye":"string"})", unsupported, "/tpye"},
+      {R"({"ennum":[1]})", unsupported, "/ennum"},
+      {R"({"type,":"string"})", unsupported, "/type,"},
+      {R"({"$Ref":"#"})", unsupported, "/$Ref"},
+      {R"({"$reff":"#"})", unsupported, "/$reff"},
       {R"({"items":{"extends":{}}})", unsupported, "/items/extends"},
+      {R"({"formatMinimum":"2020-01-01"})", unsupported, "/formatMinimum"},
+      {R"({"minimumCanEqual":false})", unsupported, "/minimumCanEqual"},
+      {R"({"foo":{"$anchor":"q"},"$ref":"#q"})", invalid, "/$ref"},
+      {R"({"example":{"$anchor":"q"},"$ref":"#q"})", invalid, "/$ref"},
+      {R"({"foo":{"a":{"$id":"b","$ref":"#"}},"$ref":"#/foo/a"})", unsupported, "/$ref"},
       {R"({"x-key-order":"sorted"})", invalid, "/x-key-order"},
       {R"({"items":{"$dynamicRef":"#x"}})", invalid, "/items/$dynamicRef"},
       {R"({"$dynamicAnchor":"x","items":{"$dynamicRef":"#x"},"$defs":{"a":{"$id":"a","$dynamicAnchor":"x"}}})",
