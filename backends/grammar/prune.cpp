@@ -12,7 +12,7 @@ std::size_t index(NodeId id) {
   return static_cast<std::size_t>(id);
 }
 
-// Whether each node has a word: one is found when the last of the nodes it waits for has one.
+// True for each node that has a word: one is found when the last of the nodes it waits for has one.
 std::vector<bool> nodes_with_words(const Grammar& grammar) {
   const std::size_t n = grammar.nodes();
   std::vector<std::uint32_t> missing(n, 0), first(n + 1, 0);

@@ -12,7 +12,7 @@ namespace flyball::grammar {
 // nullopt where there is no word at all. Every rule of `grammar` is defined.
 std::optional<Grammar> prune(Grammar grammar);
 
-// Whether each rule has a word, by RuleId. Every rule of `grammar` is defined.
+// True for each rule that has a word, by RuleId. Every rule of `grammar` is defined.
 std::vector<bool> rules_with_words(const Grammar& grammar);
 
 }  // namespace flyball::grammar

@@ -88,6 +88,15 @@ bool StringSearch::may_overlap() const noexcept {
   return std::ranges::any_of(ends_, [&](std::uint32_t end) { return shorter_[end] != 0; });
 }
 
+bool StringSearch::meets(std::string_view text) const {
+  std::uint32_t state = 0;
+  for (const char byte : text) {
+    state = *automaton_.next(state, static_cast<std::uint8_t>(byte));
+    if (found_[state] != kNoString) return true;
+  }
+  return state != 0;
+}
+
 Result<Dfa> StringSearch::texts(bool with_string, Bound bound) const {
   const auto all = any_text(bound);
   if (!all) return all;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/grammar/automata.hpp"
@@ -22,9 +23,11 @@ class StringSearch {
   const std::vector<std::string>& strings() const noexcept { return strings_; }
   // The index of another string that occurs in string `i` or equals it; nullopt where there is none.
   std::optional<std::size_t> within(std::size_t i) const;
-  // Whether the end of a string is the beginning of another one or of itself, as in "aa": two of them may
+  // True where the end of a string is the beginning of another one or of itself, as in "aa": two of them may
   // then overlap in a text.
   bool may_overlap() const noexcept;
+  // True where a string occurs in `text`, or an end of `text` is the beginning of a string.
+  bool meets(std::string_view text) const;
 
   // The texts in which no string occurs.
   Result<Dfa> texts_without(Bound bound) const;
@@ -40,7 +43,7 @@ class StringSearch {
   // States: the longest end of the text that is the beginning of a string. One behind a string has no edges.
   Dfa automaton_;
   std::vector<std::uint32_t> shorter_;  // of each state: the one of the next shorter end
-  std::vector<std::uint32_t> found_;    // of each state: the string that ends there, kNone: none
+  std::vector<std::uint32_t> found_;    // of each state: the string that ends there, kNoString: none
 };
 
 // All texts.

@@ -31,6 +31,7 @@ struct Around {
   // The ends of the tag around it, which the format's nodes have to include; none where it is in no tag or
   // not at the end of one.
   std::span<const std::string> ends = {};
+  NodeId end = {};      // any of the ends
   bool is_last = true;  // nothing else follows it but the ends
 };
 
@@ -89,7 +90,7 @@ class StructuralTagWriter {
     return choice(nodes);
   }
   NodeId ended(NodeId node, const Around& around) {
-    return around.ends.empty() ? node : sequence({node, choice_of_texts(around.ends)});
+    return around.ends.empty() ? node : sequence({node, around.end});
   }
   // The error of a part. A place in a pattern is in the message already.
   static std::unexpected<Error> placed(Error error, const Place& at) {
@@ -138,7 +139,7 @@ class StructuralTagWriter {
     return std::string(at.value.text());
   }
 
-  // The strings of an array, which may be absent; a string alone where `or_one` says so.
+  // The strings of an array, which may be absent.
   Result<std::vector<std::string>> texts(const Place& at, bool may_be_empty) {
     std::vector<std::string> out;
     if (!at.value) return out;
@@ -266,7 +267,11 @@ class StructuralTagWriter {
   }
 
   Result<NodeId> write_regex(const Place& at, const Around& around) {
-    if (auto ok = check_object(at, {"type", "pattern"}); !ok) return pass(ok);
+    if (auto ok = check_object(at, {"type", "pattern", "excludes"}); !ok) return pass(ok);
+    const auto excludes = texts(member(at, "excludes"), false);
+    if (!excludes) return pass(excludes);
+    if (!excludes->empty())
+      return unsupported(member(at, "excludes"), "A pattern without \"excludes\" is served only.");
     const Place pattern = member(at, "pattern");
     const auto source = text(pattern, true);
     if (!source) return pass(source);
@@ -328,7 +333,12 @@ class StructuralTagWriter {
   }
 
   Result<NodeId> write_optional(const Place& at, const Around& around) {
-    return write_repeat(at, {"type", "content"}, 0, 1, around);
+    if (auto ok = check_object(at, {"type", "content"}); !ok) return pass(ok);
+    const auto content = required(at, "content");
+    if (!content) return pass(content);
+    const auto one = write(*content, around);
+    if (!one) return one;
+    return around.ends.empty() ? grammar_.optional(*one) : choice({*one, around.end});
   }
   Result<NodeId> write_plus(const Place& at, const Around& around) {
     return write_repeat(at, {"type", "content"}, 1, kUnbounded, around);
@@ -409,7 +419,8 @@ class StructuralTagWriter {
 
   // The content and the end of a tag.
   Result<NodeId> write_rest(const Tag& tag) {
-    const Around around{.ends = tag.ends};
+    const NodeId end = choice_of_texts(tag.ends);
+    const Around around{.ends = tag.ends, .end = tag.ends.size() == 1 ? end : as_rule("end", end)};
     if (!tag.is_schema) return write(tag.content, around);
     if (auto ok = check_memory(tag.place); !ok) return pass(ok);
     return ended(schema_rule(tag.content), around);
@@ -473,16 +484,23 @@ class StructuralTagWriter {
         return malformed(stops_place, "Free text never comes to " + config::quoted(strings[i]) +
                                           ": it ends at " + config::quoted(strings[*inner]) +
                                           ", which is within that or the same.");
+    for (const std::string& exclude : excludes)
+      if (search->meets(exclude)) return exclude_meets_stop(exclude, at);
     std::vector<std::string> absent = excludes;
     absent.insert(absent.end(), strings.begin(), strings.end());
-    const auto text = node(texts_without(std::move(absent)), stops_place);
+    const auto all = StringSearch::of(std::move(absent), bound());
+    if (!all) return placed(all.error(), stops_place);
+    for (std::size_t i = excludes.size(); i < all->strings().size(); ++i)
+      if (const auto inner = all->within(i)) return exclude_meets_stop(all->strings()[*inner], at);
+    const auto text = node(all->texts_without(bound()), stops_place);
     if (!text) return pass(text);
     return FreeText{*std::move(search), *text};
   }
-  Result<Dfa> texts_without(std::vector<std::string> strings) {
-    const auto search = StringSearch::of(std::move(strings), bound());
-    if (!search) return pass(search);
-    return search->texts_without(bound());
+  // Free text and its stop, read together, could hold the excluded string; or the text could never hold it.
+  static std::unexpected<Error> exclude_meets_stop(const std::string& exclude, const Place& at) {
+    return unsupported(member(at, "excludes"),
+                       "The excluded " + config::quoted(exclude) +
+                           " overlaps a trigger or an end; one that has no part of them is served only.");
   }
 
   // Free text and a stop, with what follows each: a node for every stop, or none where it is left out.
@@ -519,6 +537,7 @@ class StructuralTagWriter {
   // The ends of the tag around it are the last stops.
   Result<NodeId> up_to_the_end(const FreeText& free, const Around& around, const Place& at) {
     if (around.ends.empty()) return free.text;
+    if (!free.stops.may_overlap()) return sequence({free.text, around.end});
     std::vector<std::optional<NodeId>> next(free.stops.strings().size());
     const NodeId nothing = grammar_.text("");
     for (std::size_t i = next.size() - around.ends.size(); i < next.size(); ++i) next[i] = nothing;
@@ -585,6 +604,13 @@ class StructuralTagWriter {
 
   Result<NodeId> write(const TriggeredTags& all, const Around& around) {
     const bool is_one_tag = all.at_least_one && all.stop_after_first;  // and no free text
+    if (is_one_tag && !all.excludes.empty())
+      return malformed(member(all.place, "excludes"), "Exactly one tag has no free text around it.");
+    // A trigger may not begin in the free text and end in what follows.
+    if (!is_one_tag && !around.is_last)
+      return unsupported(all.place,
+                         "Triggered tags that have something behind them need \"at_least_one\" and "
+                         "\"stop_after_first\".");
     std::vector<std::string> stops = all.triggers;
     if (!is_one_tag) stops.insert(stops.end(), around.ends.begin(), around.ends.end());
     const auto free = free_text(std::move(stops), all.excludes, all.place, all.triggers_place,

@@ -8,8 +8,11 @@
 //     A tree of formats, each with a "type": const_string, json_schema, regex, grammar (GBNF), any_text,
 //     sequence, or, optional, plus, star, repeat, tag, triggered_tags and tags_with_separator.
 //
-// Free text is UTF-8. Within a tag it goes up to the first of the tag's ends; elsewhere it stands last, or it
-// has "excludes". Formats that count tokens or name them are refused. Pure.
+// Free text is UTF-8. At the end of a tag's content it goes up to the first of the tag's ends; elsewhere it
+// stands last, or it is any_text with "excludes". It starts afresh behind what stands before it: a trigger
+// that began there is none. No excluded string occurs in it and its trigger or end, read together, which
+// holds as excluded strings that overlap one are refused. Triggered tags stand last, or are exactly one tag.
+// Formats that count tokens or name them are refused. Pure.
 #pragma once
 
 #include "backends/grammar/fuel.hpp"

@@ -224,10 +224,12 @@ void Dispatcher::Impl::record(policy::Facts facts, double policy_us, std::option
 std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const Entrant& request) {
   const config::AppManifest& app = request.app;
   const Demand demand = demand_of(request.prompts, request.n, request.max_tokens, context_of(request.model));
-  if (auto refused = app_limits.refusal(app.id, app.limits, demand, now()))
-    return std::unexpected(std::move(*refused));
+  auto reservation = app_limits.admit(app.id, app.limits, demand, now());
+  if (!reservation) return reservation;
   // An empty queue takes any request, or one of more answers than max_queue could never be served.
   if (waiting_answers > 0 && waiting_answers + demand.answers > limits.max_queue) {
+    app_limits.settle(app.id, *reservation, 0);
+    app_limits.leave(app.id, reservation->answers);
     app_limits.give_back(app.id, 1, request.body_bytes);
     return std::unexpected(
         Refusal{{ErrorCode::overloaded,
@@ -238,12 +240,13 @@ std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const Entran
                 turns->pace_ms(request.model.id),
                 app_limits.standings_of(app.id, app.limits, now())});
   }
-  auto reservation = app_limits.admit(app.id, app.limits, demand, now());
-  if (reservation) waiting_answers += reservation->answers;
+  ++waiting;
+  waiting_answers += reservation->answers;
   return reservation;
 }
 
 void Dispatcher::Impl::withdraw(const std::string& app, const Limits::Reservation& reservation) {
+  --waiting;
   waiting_answers -= reservation.answers;
   app_limits.settle(app, reservation, 0);
   app_limits.leave(app, reservation.answers);
@@ -310,10 +313,18 @@ fleet::Fleet& Dispatcher::fleet() noexcept {
 
 Dispatcher::Admission::Admission(std::weak_ptr<Impl> dispatcher, std::string app,
                                  Limits::Reservation reservation)
-    : dispatcher_(std::move(dispatcher)), app_(std::move(app)), reservation_(std::move(reservation)) {}
+    : dispatcher_(std::move(dispatcher)),
+      app_(std::move(app)),
+      reservation_(std::move(reservation)),
+      at_(std::chrono::steady_clock::now()) {}
 
 Dispatcher::Admission::~Admission() {
   if (const auto dispatcher = dispatcher_.lock()) dispatcher->withdraw(app_, reservation_);
+}
+
+Limits::Reservation Dispatcher::Admission::hand_over() {
+  dispatcher_.reset();
+  return std::move(reservation_);
 }
 
 std::expected<Dispatcher::Admission, Refusal> Dispatcher::admit(const Entrant& request) {
@@ -327,9 +338,7 @@ std::expected<Dispatcher::Admission, Refusal> Dispatcher::admit(const Entrant& r
 
 std::shared_ptr<Job> Dispatcher::submit(JobSpec spec, Admission admission,
                                         std::weak_ptr<JobObserver> observer) {
-  admission.dispatcher_.reset();
-  auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(admission.reservation_),
-                                          std::move(observer));
+  auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(admission), std::move(observer));
   job->start();
   return job;
 }

@@ -115,13 +115,18 @@ class Dispatcher {
     Admission& operator=(Admission&&) = delete;
     ~Admission();
 
+    TimePoint at() const noexcept { return at_; }
+    // The caller gives the places back from now on. Precondition: called once.
+    Limits::Reservation hand_over();
+
    private:
     friend class Dispatcher;
     Admission(std::weak_ptr<Impl> dispatcher, std::string app, Limits::Reservation reservation);
 
-    std::weak_ptr<Impl> dispatcher_;  // null once a job has the places
+    std::weak_ptr<Impl> dispatcher_;  // null once they are handed over
     std::string app_;
     Limits::Reservation reservation_;
+    TimePoint at_;
   };
 
   // All outlive it. The use that the journal has of each app today counts against its limits.

@@ -64,8 +64,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   const std::shared_ptr<Turns> turns;
   Receipts receipts;
   policy::Decision deciding;  // storage for decide(): receipts keep a copy no longer than their path
-  std::size_t waiting = 0, running = 0;  // requests
-  std::size_t waiting_answers = 0;       // of admitted requests, whether they are submitted yet or not
+  std::size_t waiting = 0, running = 0;  // admitted requests, whether they are submitted yet or not
+  std::size_t waiting_answers = 0;       // of them
   Limits app_limits;
   predict::Predictor predictor;
   SloGate slo_gate;

@@ -52,7 +52,7 @@ struct Redecision {
 struct ConstraintRecord {
   std::string kind;              // constrain::to_string
   std::string digest;            // constrain::digest_of
-  std::uint64_t compile_us = 0;  // in the daemon, before admission; next to nothing where it was remembered
+  std::uint64_t compile_us = 0;  // in the daemon, after admission; next to nothing where it was remembered
   // The engines' Timings, all answers that are done together.
   std::uint64_t engine_compile_us = 0, mask_us = 0;
 };

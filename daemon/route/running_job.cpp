@@ -80,26 +80,28 @@ class ChoiceSink final : public EventSink {
 }  // namespace
 
 RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec,
-                       Limits::Reservation reservation, std::weak_ptr<JobObserver> observer)
+                       Dispatcher::Admission admission, std::weak_ptr<JobObserver> observer)
     : dispatcher_(std::move(dispatcher)),
       spec_(std::move(spec)),
       number_(++dispatcher_->requests),
       arrival_(dispatcher_->turns->arrive(spec_.answers())),
-      bill_(dispatcher_->app_limits, dispatcher_->journal, spec_.app.id, spec_.traits, std::move(reservation),
+      bill_(dispatcher_->app_limits, dispatcher_->journal, spec_.app.id, spec_.traits, admission.hand_over(),
             spec_.prompts, spec_.n, context_of(spec_.model)),
       observer_(std::move(observer)),
       receipt_(dispatcher_->receipts.add(begun_receipt(spec_))),
       reconsideration_(wanted_slo(spec_.app, spec_.traits)),
-      admitted_(Clock::now()),
-      asked_(admitted_),
-      started_(admitted_),
+      admitted_(admission.at()),
+      asked_(Clock::now()),
+      started_(asked_),
       look_(dispatcher_->io),
       deadline_(dispatcher_->io),
       reconsider_(dispatcher_->io) {
   for (const Prompt& prompt : spec_.prompts)
     prints_.push_back(
         std::make_shared<const predict::PromptPrint>(dispatcher_->predictor.print_of(prompt, spec_.app.id)));
-  ++dispatcher_->waiting;
+  // Its constraint was compiled meanwhile.
+  if (spec_.base.constraint)
+    spec_.traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(waited());
 }
 
 void RunningJob::start() {

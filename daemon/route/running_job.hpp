@@ -26,7 +26,7 @@ namespace flyball::route {
 
 class RunningJob final : public Job, public std::enable_shared_from_this<RunningJob> {
  public:
-  RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec, Limits::Reservation reservation,
+  RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec, Dispatcher::Admission admission,
              std::weak_ptr<JobObserver> observer);
   ~RunningJob() override { finish(RunState::Kind::cancelled); }
 
@@ -103,8 +103,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   std::size_t unfinished_ = 0;
   bool over_ = false, had_event_ = false;
   TimePoint admitted_, asked_, started_;
-  boost::asio::steady_timer look_;      // a parked request's next look
-  boost::asio::steady_timer deadline_;  // the app's, for a first token
+  boost::asio::steady_timer look_;        // a parked request's next look
+  boost::asio::steady_timer deadline_;    // the app's, for a first token
   boost::asio::steady_timer reconsider_;  // while it waits
   std::uint64_t asks_ = 0;
   std::optional<SloGate::Pass> pass_;  // until its outcome is known

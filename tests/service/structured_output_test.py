@@ -147,6 +147,7 @@ class StructuredOutputTest(SmallModelTest):
             if "</add>" not in rest:
                 self.assertEqual(choice["finish_reason"], "length", rest)
                 self.assertEqual(rest[:6], "e<add>"[:len(rest)])
+                self.assertRegex(rest[6:], r"\A[\s\[\d,\]]*(<(/(a(dd?)?)?)?)?\Z")
                 break
             self.assertTrue(rest.startswith("e<add>"), rest)
             document, free = rest[6:].split("</add>", 1)

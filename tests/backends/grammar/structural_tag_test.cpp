@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <ostream>
 #include <random>
@@ -92,8 +93,10 @@ INSTANTIATE_TEST_SUITE_P(
                 R"({"type":"json_schema","json_schema":{"type":"boolean"},"style":"json","any_order":false})"),
             {"true", "false"},
             {"", "null"}},
-        Accepting{
-            "regex", format(R"({"type":"regex","pattern":"[a-c]{2}"})"), {"ab", "cc"}, {"a", "abc", "xaby"}},
+        Accepting{"regex",
+                  format(R"({"type":"regex","pattern":"[a-c]{2}","excludes":[]})"),
+                  {"ab", "cc"},
+                  {"a", "abc", "xaby"}},
         Accepting{"grammar",
                   format(R"({"type":"grammar","grammar":"root ::= \"a\" b*\nb ::= [xy]"})"),
                   {"a", "axyx"},
@@ -124,6 +127,16 @@ INSTANTIATE_TEST_SUITE_P(
                    R"({"type":"repeat","min":0,"max":-1,"content":{"type":"const_string","value":"e"}}]})"),
             {"abcd", "bd", "bbccdd", "bdee"},
             {"", "d", "b", "aabd", "bddd"}},
+        Accepting{"optional free text at the end",
+                  in_tag(R"({"type":"optional","content":{"type":"any_text"}})"),
+                  {"<t></t>", "<t>a</t>"},
+                  {"<t>", "<t>a</t></t>", "<t></t>a"}},
+        Accepting{"calls before a text, exactly one",
+                  format(R"({"type":"sequence","elements":[)" +
+                         triggered(R"(,"at_least_one":true,"stop_after_first":true)") +
+                         R"(,{"type":"any_text"}]})"),
+                  {"<f=a>1</f>", "<f=a>1</f>y<f="},
+                  {"", "x<f=a>1</f>"}},
         Accepting{
             "tag", in_tag(R"({"type":"regex","pattern":"[a-z]+"})"), {"<t>ab</t>"}, {"", "<t></t>", "<t>ab"}},
         Accepting{"tag of free text",
@@ -289,6 +302,25 @@ INSTANTIATE_TEST_SUITE_P(
             ErrorCode::unsupported_feature, "/format/elements/0"},
         Wrong{"repeated_free_text", format(R"({"type":"star","content":)" + triggered() + "}"),
               ErrorCode::unsupported_feature, "/format/content"},
+        Wrong{"calls_in_the_middle",
+              format(R"({"type":"sequence","elements":[)" +
+                     triggered(R"(,"excludes":["."],"stop_after_first":true)") + R"(,{"type":"any_text"}]})"),
+              ErrorCode::unsupported_feature, "/format/elements/0"},
+        Wrong{"excluded_text_that_a_trigger_ends", format(triggered(R"(,"excludes":["x<"])")),
+              ErrorCode::unsupported_feature, "/format/excludes"},
+        Wrong{"excluded_text_that_begins_a_trigger", format(triggered(R"(,"excludes":["<f"])")),
+              ErrorCode::unsupported_feature, "/format/excludes"},
+        Wrong{"excluded_text_within_a_trigger", format(triggered(R"(,"excludes":["f"])")),
+              ErrorCode::unsupported_feature, "/format/excludes"},
+        Wrong{"excluded_text_that_has_a_trigger", format(triggered(R"(,"excludes":["x<f=a>"])")),
+              ErrorCode::unsupported_feature, "/format/excludes"},
+        Wrong{"excluded_text_that_an_end_ends", in_tag(R"({"type":"any_text","excludes":["x<"]})"),
+              ErrorCode::unsupported_feature, "/format/content/excludes"},
+        Wrong{"excludes_of_exactly_one",
+              format(triggered(R"(,"excludes":["."],"at_least_one":true,"stop_after_first":true)")),
+              ErrorCode::invalid_value, "/format/excludes"},
+        Wrong{"excludes_of_a_pattern", format(R"({"type":"regex","pattern":"a","excludes":["b"]})"),
+              ErrorCode::unsupported_feature, "/format/excludes"},
         Wrong{"free_text_without_an_end", in_tag(R"({"type":"any_text"})", R"("")"), ErrorCode::invalid_value,
               "/format/content"},
         Wrong{"trigger_within_the_end", in_tag(triggered(), R"("<f=x>")"), ErrorCode::invalid_value,
@@ -312,55 +344,89 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- judged by the definition -----------------------------------------------------------------------------
 
-std::string random_text(std::mt19937& random, std::size_t least, std::size_t most) {
+std::string random_text(std::mt19937& random, std::size_t least, std::size_t most, std::size_t letters = 2) {
+  static constexpr std::array kLetters{"a", "b", "é"};
   std::string out;
-  for (std::size_t n = least + random() % (most - least + 1); n > 0; --n) out += "ab"[random() % 2];
+  for (std::size_t n = least + random() % (most - least + 1); n > 0; --n) out += kLetters[random() % letters];
+  return out;
+}
+Strings random_texts(std::mt19937& random, std::size_t count, std::size_t least, std::size_t most) {
+  Strings out;
+  for (; count > 0; --count) out.push_back(random_text(random, least, most, 3));
   return out;
 }
 
 struct Called {
-  std::string begin, end;
+  std::string begin;
+  Strings ends;
 };
 
-// Whether a text of a, b and 1 is free text with calls in it, by the definition; the document of a call is 1.
-bool is_answer(std::string_view text, const std::vector<Called>& tags, const Strings& triggers) {
-  for (std::size_t end = 1; end <= text.size(); ++end)
-    for (const auto& trigger : triggers) {
-      if (!text.substr(0, end).ends_with(trigger)) continue;
-      const std::string_view called = text.substr(end - trigger.size());
-      return std::ranges::any_of(tags, [&](const Called& tag) {
-        const std::string call = tag.begin + "1" + tag.end;
-        return tag.begin.starts_with(trigger) && called.starts_with(call) &&
-               is_answer(called.substr(call.size()), tags, triggers);
-      });
+// Free text with calls in it; the document of a call is 1.
+struct FreeTextWithCalls {
+  std::vector<Called> tags = {};
+  Strings triggers = {}, excludes = {};
+  bool at_least_one = false, stop_after_first = false;
+  Strings ends = {};  // of the tag around it; none where it is in no tag
+
+  // The definition: reads `text` from the left.
+  bool is_answer(std::string_view text) const { return at_least_one ? any_call(text, "") : is_free(text); }
+
+ private:
+  bool is_end(std::string_view text) const {
+    return ends.empty() ? text.empty() : std::ranges::find(ends, text) != ends.end();
+  }
+  bool is_free(std::string_view text) const {
+    for (std::size_t end = 0; end <= text.size(); ++end) {
+      const std::string_view read = text.substr(0, end);
+      for (const auto& exclude : excludes)
+        if (read.ends_with(exclude)) return false;
+      for (const auto& stop : ends)
+        if (read.ends_with(stop)) return end == text.size();
+      for (const auto& trigger : triggers)
+        if (read.ends_with(trigger)) return any_call(text.substr(end - trigger.size()), trigger);
     }
-  return true;
+    return ends.empty();
+  }
+  bool any_call(std::string_view text, std::string_view trigger) const {
+    for (const Called& tag : tags)
+      for (const auto& end : tag.ends)
+        if (const std::string call = tag.begin + "1" + end;
+            call.starts_with(trigger) && text.starts_with(call))
+          if (const auto rest = text.substr(call.size()); stop_after_first ? is_end(rest) : is_free(rest))
+            return true;
+    return false;
+  }
+};
+
+std::string array_of(const Strings& texts) {
+  std::string out;
+  for (const auto& text : texts) out += (out.empty() ? "\"" : ",\"") + text + "\"";
+  return "[" + out + "]";
 }
 
-Strings words_up_to(std::size_t longest) {
+Strings words_up_to(std::size_t longest, const Strings& letters) {
   Strings out{""};
-  for (std::size_t i = 0; out[i].size() < longest; ++i)
-    for (const char c : {'a', 'b', '1'}) out.push_back(out[i] + c);
+  for (std::size_t length = 0, from = 0; length < longest; ++length)
+    for (const std::size_t to = out.size(); from < to; ++from)
+      for (const auto& letter : letters) out.push_back(out[from] + letter);
   return out;
 }
 
 TEST(StructuralTag, ShortWordsOfRandomTagsAreThoseOfTheDefinition) {
   std::mt19937 random(3);
-  const Strings words = words_up_to(7);
+  const Strings words = words_up_to(7, {"a", "b", "1"});
   int made = 0, accepted = 0;
   for (int round = 0; round < 400 && made < 60; ++round) {
-    Strings triggers;
-    for (std::size_t n = 1 + random() % 2; n > 0; --n) triggers.push_back(random_text(random, 1, 3));
-    std::vector<Called> tags;
-    std::string listed, of;
-    for (const auto& trigger : triggers)
+    FreeTextWithCalls one;
+    for (std::size_t n = 1 + random() % 2; n > 0; --n) one.triggers.push_back(random_text(random, 1, 3));
+    std::string listed;
+    for (const auto& trigger : one.triggers)
       for (std::size_t n = 1 + random() % 2; n > 0; --n)
-        tags.push_back({trigger + random_text(random, 0, 2), random_text(random, 0, 2)});
-    for (const auto& tag : tags)
+        one.tags.push_back({trigger + random_text(random, 0, 2), {random_text(random, 0, 2)}});
+    for (const auto& tag : one.tags)
       listed += (listed.empty() ? "" : ",") +
-                (R"({"begin":")" + tag.begin + R"(","schema":{"const":1},"end":")" + tag.end + R"("})");
-    for (const auto& trigger : triggers) of += (of.empty() ? "\"" : ",\"") + trigger + "\"";
-    const std::string tag = structures(listed, "[" + of + "]");
+                (R"({"begin":")" + tag.begin + R"(","schema":{"const":1},"end":")" + tag.ends[0] + R"("})");
+    const std::string tag = structures(listed, array_of(one.triggers));
     const auto grammar = made_of(tag);
     if (!grammar) {
       EXPECT_EQ(grammar.error().where, "/triggers") << tag << grammar.error().message;
@@ -368,7 +434,7 @@ TEST(StructuralTag, ShortWordsOfRandomTagsAreThoseOfTheDefinition) {
     }
     ++made;
     for (const auto& word : words) {
-      const bool is_word = is_answer(word, tags, triggers);
+      const bool is_word = one.is_answer(word);
       accepted += is_word;
       ASSERT_EQ(takes(*grammar, word), is_word) << tag << " " << word;
     }
@@ -377,9 +443,79 @@ TEST(StructuralTag, ShortWordsOfRandomTagsAreThoseOfTheDefinition) {
   EXPECT_GT(accepted, 10'000);
 }
 
+// Every member of triggered_tags, alone, in a tag with ends, behind a text and before one.
+TEST(StructuralTag, ShortWordsOfRandomTriggeredTagsAreThoseOfTheDefinition) {
+  std::mt19937 random(7);
+  const Strings words = words_up_to(6, {"a", "b", "é", "1"});
+  int made = 0, with_excludes = 0, in_a_tag = 0, accepted = 0;
+  for (int round = 0; round < 4'000 && made < 150; ++round) {
+    FreeTextWithCalls one;
+    one.triggers = random_texts(random, 1 + random() % 2, 1, 2);
+    std::string listed;
+    for (const auto& trigger : one.triggers) {
+      one.tags.push_back(
+          {trigger + random_text(random, 0, 1, 3), random_texts(random, 1 + random() % 2, 0, 2)});
+      listed += (listed.empty() ? "" : ",") + (R"({"begin":")" + one.tags.back().begin +
+                                               R"(","content":{"type":"const_string","value":"1"},"end":)" +
+                                               array_of(one.tags.back().ends) + "}");
+    }
+    if (random() % 2 == 0) one.excludes = random_texts(random, 1 + random() % 2, 1, 3);
+    one.at_least_one = random() % 3 == 0;
+    one.stop_after_first = random() % 3 == 0;
+    if (random() % 2 == 0) one.ends = random_texts(random, 1 + random() % 2, 1, 2);
+    enum class Within { alone, behind, before } within = Within{static_cast<int>(random() % 3)};
+    std::string of = R"({"type":"triggered_tags","triggers":)" + array_of(one.triggers) + R"(,"tags":[)" +
+                     listed + R"(],"excludes":)" + array_of(one.excludes) + R"(,"at_least_one":)" +
+                     (one.at_least_one ? "true" : "false") + R"(,"stop_after_first":)" +
+                     (one.stop_after_first ? "true" : "false") + "}";
+    if (within == Within::behind)
+      of = R"({"type":"sequence","elements":[{"type":"const_string","value":"a"},)" + of + "]}";
+    if (within == Within::before)
+      of = R"({"type":"sequence","elements":[)" + of + R"(,{"type":"any_text"}]})";
+    if (!one.ends.empty())
+      of = R"({"type":"tag","begin":"1","content":)" + of + R"(,"end":)" + array_of(one.ends) + "}";
+    const auto grammar = made_of(format(of));
+    if (!grammar) {
+      EXPECT_TRUE(grammar.error().where.starts_with("/format")) << of << grammar.error().message;
+      continue;
+    }
+    ++made;
+    with_excludes += !one.excludes.empty();
+    in_a_tag += !one.ends.empty();
+    FreeTextWithCalls first = one;  // what an any_text follows
+    first.ends = {};
+    const FreeTextWithCalls rest{.ends = one.ends};
+    const auto is_answer = [&](std::string_view word) {
+      const auto skip = [&](std::string_view begin) {
+        const bool is_there = word.starts_with(begin);
+        if (is_there) word.remove_prefix(begin.size());
+        return is_there;
+      };
+      if (!one.ends.empty() && !skip("1")) return false;
+      if (within == Within::behind && !skip("a")) return false;
+      if (within != Within::before) return one.is_answer(word);
+      for (std::size_t i = 0; i <= word.size(); ++i)
+        if (first.is_answer(word.substr(0, i)) && rest.is_answer(word.substr(i))) {
+          // No trigger begins in free text and ends in what follows it.
+          return first.at_least_one && first.stop_after_first;
+        }
+      return false;
+    };
+    for (const auto& word : words) {
+      const bool is_word = is_answer(word);
+      accepted += is_word;
+      ASSERT_EQ(takes(*grammar, word), is_word) << of << " " << word;
+    }
+  }
+  EXPECT_EQ(made, 150);
+  EXPECT_GT(with_excludes, 15);
+  EXPECT_GT(in_a_tag, 30);
+  EXPECT_GT(accepted, 20'000);
+}
+
 TEST(StringSearch, TextsAreThoseOfTheDefinition) {
   std::mt19937 random(5);
-  const Strings words = words_up_to(7);
+  const Strings words = words_up_to(7, {"a", "b", "1"});
   Fuel fuel(1'000'000'000);
   for (int round = 0; round < 200; ++round) {
     Strings strings;
@@ -398,6 +534,11 @@ TEST(StringSearch, TextsAreThoseOfTheDefinition) {
     const Dfa without = search.texts_without({&fuel}).value(), up_to = search.texts_up_to({&fuel}).value();
     for (const auto& word : words) {
       ASSERT_EQ(without.accepts(word), !holds(word)) << word;
+      bool meets = holds(word);
+      for (std::size_t from = 0; from < word.size(); ++from)
+        meets |=
+            std::ranges::any_of(strings, [&](const auto& s) { return s.starts_with(word.substr(from)); });
+      ASSERT_EQ(search.meets(word), meets) << word;
       ASSERT_EQ(up_to.accepts(word), holds(word) && !holds(word.substr(0, word.size() - 1))) << word;
     }
   }
@@ -497,6 +638,26 @@ INSTANTIATE_TEST_SUITE_P(
                      "[" + many(2'000, [&](std::size_t i) { return "\"" + trigger(i) + "\""; }) + "]");
                }}),
     [](const auto& one) { return std::string(one.param.name); });
+
+// The alternatives of a tag share its ends.
+TEST(StructuralTag, ManyAlternativesOfManyEndsAreServed) {
+  const std::string ends =
+      "[" + many(1'500, [](std::size_t i) { return "\"</" + std::to_string(i) + ">\""; }) + "]";
+  const auto tag_of = [&](std::size_t alternatives) {
+    return in_tag(R"({"type":"or","elements":[)" +
+                      many(alternatives,
+                           [](std::size_t i) {
+                             return R"({"type":"const_string","value":")" + std::to_string(i) + R"("})";
+                           }) +
+                      "]}",
+                  ends);
+  };
+  const auto few = made_of(tag_of(2)), all = made_of(tag_of(110));
+  ASSERT_TRUE(few && all);
+  EXPECT_TRUE(takes(*all, "<t>109</1499>"));
+  EXPECT_FALSE(takes(*all, "<t>109</1500>"));
+  EXPECT_LT(all->memory(), 2 * few->memory());
+}
 
 TEST(StructuralTag, TriggersThatBeginOneAnotherAreRefused) {
   const auto trigger = [](std::size_t i) { return "\"" + std::string(i + 1, 'a') + "b\""; };

@@ -228,6 +228,15 @@ struct Compiling : ::testing::Test {
     return post("/toy/say", R"({"say":")" + std::string(64 * 1024, 'x') + R"(","model":"demo"})", "",
                 "x-toy-key: " + std::string(key) + "\r\n");
   }
+  // The gauge of waiting requests.
+  int waiting() {
+    Wire wire(rig, {.loopback = true, .unix_uid = {}, .address = {}});
+    wire.send(get("/metrics", ""));
+    const std::string body = wire.answer().body, name = "\nflyball_requests_waiting ";
+    const auto at = body.find(name);
+    EXPECT_NE(at, body.npos) << body;
+    return at == body.npos ? -1 : std::stoi(body.substr(at + name.size()));
+  }
   template <class Condition>
   void run_until(const Condition& condition) {
     EXPECT_TRUE(rig.run_until(condition));
@@ -402,6 +411,79 @@ TEST_F(Compiling, AClientThatLeavesGivesItsPlaceBack) {
   left.hang_up();
   next.send(post(kChatPath, kHello, "key-bobby"));
   EXPECT_EQ(next.answer().status, 200) << next.received();
+}
+
+// Its thread has the constraint still: the places come back when that has done with it.
+TEST_F(Compiling, AClientThatLeavesMeanwhileGivesItsPlacesBack) {
+  auto bounded = settings();
+  bounded->config.max_queue = 2;
+  bounded->apps[1].limits.in_flight = 2;
+  bounded->apps[1].limits.tokens_per_day = 1000;
+  rig.service.reload(bounded);
+  const auto answered = [&](const std::string& request) {
+    Wire wire(rig);
+    wire.send(request);
+    return wire.answer();
+  };
+  const std::string wrong = post(kChatPath, chat_with(R"("max_tokens":0)"), "key-bobby");
+  EXPECT_EQ(answered(wrong).field("x-ratelimit-remaining-tokens"), "1000");
+  EXPECT_EQ(waiting(), 0);
+  Wire left(rig);
+  left.send(post(kChatPath, chat_with(R"("guided_choice":["b1"],"n":2,"max_tokens":100)"), "key-bobby"));
+  gate.await_entered(1);
+  EXPECT_EQ(waiting(), 1);
+  EXPECT_EQ(answered(post(kChatPath, kHello, "key-bobby")).status, 429) << "each answer has a place";
+  EXPECT_EQ(answered(post(kChatPath, kHello)).status, 503) << "and one in the queue";
+  const std::string meanwhile = answered(wrong).field("x-ratelimit-remaining-tokens");
+  EXPECT_LT(std::stoi(meanwhile), 800) << "two answers of a hundred tokens and their prompts";
+  left.hang_up();
+  gate.open();
+  run_until([&] { return rig.service.off_loop() == 0; });
+  EXPECT_EQ(waiting(), 0);
+  EXPECT_EQ(answered(wrong).field("x-ratelimit-remaining-tokens"), "1000");
+  EXPECT_EQ(answered(post(kChatPath, chat_with(R"("n":2)"), "key-bobby")).status, 200);
+}
+
+TEST_F(Compiling, ADrainGivesThePlacesBack) {
+  Wire first(rig), queued(rig);
+  first.send(constrained("key-alice", "a1"));
+  gate.await_entered(1);
+  queued.send(constrained("key-bobby", "b1"));
+  EXPECT_EQ(waiting(), 2);
+  rig.service.start_draining();
+  rig.service.abort_all({ErrorCode::shutting_down, "The daemon is shutting down.", {}, {}});
+  gate.open();
+  run_until([&] { return rig.service.off_loop() == 0; });
+  EXPECT_EQ(waiting(), 0);
+}
+
+// The client waits from its admission on.
+TEST_F(Compiling, TheReceiptCountsTheTimeOfTheCompile) {
+  auto bounded = settings();
+  bounded->tree = tree_of(R"(rules:
+  - {id: fast, because: b, when: {fact: app.slo.ttft, lt: 500ms}, use: vulkan}
+default: {because: b, use: cpu}
+)");
+  bounded->apps[0].slo.ttft = std::chrono::milliseconds(50'000);
+  rig.service.reload(bounded);
+  Wire first(rig);
+  first.send(constrained("key-alice", "a1"));
+  gate.await_entered(1);
+  constexpr std::chrono::milliseconds kCompile(20);
+  std::this_thread::sleep_for(kCompile);
+  gate.open();
+  finish(first);
+  ASSERT_EQ(first.answer().status, 200);
+  Wire asks(rig);
+  asks.send(get("/v1/route/receipts/" + first.answer().field("x-request-id")));
+  const json receipt = json::parse(asks.answer().body);
+  EXPECT_GE(receipt["timings"]["queue_ms"].get<double>(), kCompile.count()) << receipt;
+  EXPECT_GE(receipt["timings"]["total_ms"].get<double>(), kCompile.count()) << receipt;
+  int left = -1;
+  for (const json& fact : receipt["facts"])
+    if (fact["name"] == "app.slo.ttft") left = fact["value"].get<int>();
+  EXPECT_GT(left, 0) << receipt;
+  EXPECT_LE(left, 50'000 - kCompile.count()) << receipt;
 }
 
 TEST_F(Compiling, TheServiceEndsWhileAConstraintIsCompiled) {
