@@ -16,7 +16,10 @@ Forced forced(const Matcher& matcher, std::size_t most) {
       automaton.collect(std::array{from});
       at = automaton.next(from, *byte);
     }
-    if (at == Automaton::kOverflow) break;
+    if (at == Automaton::kOverflow) {
+      out.starved = automaton.met() == Overflow::memory;
+      break;
+    }
     out.bytes.push_back(static_cast<char>(*byte));
     out.whole = automaton.can_end(at) && automaton.bytes_after(at).none();
     if (automaton.is_full()) automaton.collect(std::array{at});

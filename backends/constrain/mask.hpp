@@ -62,7 +62,8 @@ class Masks {
     std::vector<std::uint64_t> bits;  // instead of both where those are many
   };
   // The safe text that goes on from a place: all of up to so many characters, and perhaps some that is
-  // longer. `free`: a place that text leads to and that all text leads back to, kDead if none was found.
+  // longer. `free`: a place that text leads to and that all text leads back to, kDead if none was found. Text
+  // is well-formed here: no grammar accepts malformed UTF-8.
   struct Text {
     std::size_t all = 0;
     bool more = true;

@@ -40,7 +40,8 @@ class Sampler {
   Token sample(std::span<const float> logits, SamplerScratch& scratch) const;
 
   // The next token among those whose bit is set in `allowed` (bit t % 64 of word t / 64). Preconditions: at
-  // least one is, below vocab_size; allowed has a bit for each of the logits. Filters see only these tokens.
+  // least one is, below vocab_size; allowed has words for the whole row: (logits.size() + 63) / 64 or more.
+  // Filters see only these tokens.
   Token sample(std::span<const float> logits, std::span<const std::uint64_t> allowed,
                SamplerScratch& scratch) const;
 

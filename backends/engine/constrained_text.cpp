@@ -6,13 +6,16 @@
 #include <string_view>
 #include <utility>
 
-#include "backends/constrain/forced.hpp"
-
 namespace flyball::engine {
 namespace {
 
 // Forced bytes that the next token is sought in. A word that does not end within them is drawn.
 constexpr std::size_t kForcedBytes = 64;
+
+std::uint64_t ns_since(std::chrono::steady_clock::time_point begin) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
+}
 
 std::unexpected<Error> cannot_go_on(Error why) {
   why.message = "The answer cannot go on under its constraint: " + why.message + ".";
@@ -25,6 +28,7 @@ ConstrainedText::ConstrainedText(std::shared_ptr<PlayedConstraint> played, const
                                  constrain::Matcher matcher)
     : played_(std::move(played)),
       tokenizer_(&tokenizer),
+      first_token_(tokenizer.first_token()),
       matcher_(std::move(matcher)),
       bits_(played_->vocabulary->words()) {}
 
@@ -32,7 +36,11 @@ Result<ConstrainedText> ConstrainedText::begin(std::shared_ptr<PlayedConstraint>
                                                const text::Tokenizer& tokenizer) {
   auto matcher = constrain::Matcher::begin(played->automaton);
   if (!matcher) return cannot_go_on(std::move(matcher.error()));
-  return ConstrainedText(std::move(played), tokenizer, std::move(*matcher));
+  try {
+    return ConstrainedText(std::move(played), tokenizer, std::move(*matcher));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::insufficient_memory, "Out of memory.");
+  }
 }
 
 void ConstrainedText::make_mask() noexcept {
@@ -43,17 +51,16 @@ void ConstrainedText::make_mask() noexcept {
   } catch (const std::bad_alloc&) {
     mask_ = std::unexpected(out_of_memory());
   }
-  mask_ns_ += static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
+  mask_ns_ += ns_since(begin);
 }
 
 Result<std::span<const std::uint64_t>> ConstrainedText::fill() {
   const std::uint64_t before = played_->masks.all_work();
   auto allowed = played_->masks.fill(matcher_, bits_);
   work_ += played_->masks.all_work() - before;
-  if (const std::uint64_t most = kFirstWork + tokens_ * kWorkPerToken; work_ > most)
+  if (const std::uint64_t most = kFirstWork + drawn_ * kWorkPerToken; work_ > most)
     return cannot_go_on({ErrorCode::unsupported_feature,
-                         "the masks of " + std::to_string(tokens_) + " tokens take more than " +
+                         "the masks of " + std::to_string(drawn_) + " tokens take more than " +
                              std::to_string(most) + " steps; make it less ambiguous",
                          {},
                          {}});
@@ -66,19 +73,22 @@ Result<std::span<const std::uint64_t>> ConstrainedText::fill() {
 std::optional<Token> ConstrainedText::forced() noexcept {
   if (forced_) return *forced_;
   forced_.emplace();
-  if (played_->broken) return std::nullopt;  // the mask says so
+  if (!first_token_ || played_->broken) return std::nullopt;  // a broken one's mask fails
+  const auto begin = std::chrono::steady_clock::now();
   try {
     forced_ = find_forced();
   } catch (const std::bad_alloc&) {
     played_->broken = true;
   }
+  mask_ns_ += ns_since(begin);
   return *forced_;
 }
 
 std::optional<Token> ConstrainedText::find_forced() {
-  const constrain::Forced next = constrain::forced(matcher_, kForcedBytes);
-  if (next.bytes.empty()) return std::nullopt;
-  const auto token = tokenizer_->first_token(next.bytes, next.whole);
+  const constrain::Forced next = forced_bytes();
+  if (next.starved) mask_ = cannot_go_on(constrain::overflow(*played_->automaton).error());
+  if (next.starved || next.bytes.empty()) return std::nullopt;
+  const auto token = first_token_->of(next.bytes, next.whole);
   if (!token || static_cast<std::size_t>(*token) >= played_->vocabulary->size() ||
       tokenizer_->is_end_of_generation(*token))
     return std::nullopt;
@@ -87,10 +97,22 @@ std::optional<Token> ConstrainedText::find_forced() {
   return token;
 }
 
+constrain::Forced ConstrainedText::forced_bytes() {
+  const std::uint64_t before = played_->automaton->work();
+  constrain::Forced next = constrain::forced(matcher_, kForcedBytes);
+  if (next.starved) {
+    played_->masks.forget();  // they hold much of it
+    next = constrain::forced(matcher_, kForcedBytes);
+  }
+  work_ += played_->automaton->work() - before;
+  return next;
+}
+
 Result<bool> ConstrainedText::accept(Token token) {
+  const bool drawn = !forced_ || !*forced_;
   mask_.reset();
   forced_.reset();
-  ++tokens_;
+  if (drawn) ++drawn_;
   if (played_->broken) return std::unexpected(out_of_memory());
   if (tokenizer_->is_end_of_generation(token)) {
     if (matcher_.can_end()) return true;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/constrain/forced.hpp"
 #include "backends/constrain/matcher.hpp"
 #include "backends/engine/automaton_cache.hpp"
 #include "backends/text/tokenizer.hpp"
@@ -17,11 +18,12 @@ namespace flyball::engine {
 
 class ConstrainedText {
  public:
-  // Work for the masks of one answer, in the automaton's units of about 10 ns, at the beginning and for each
-  // token. Ordinary answers take a hundredth; over it an answer ends, so that no app holds up the others.
+  // Work for the masks and forced tokens of one answer, in the automaton's units of about 10 ns, at the
+  // beginning and for each token that is drawn. Ordinary answers take a hundredth; over it an answer ends, so
+  // that no app holds up the others.
   static constexpr std::uint64_t kFirstWork = 5'000'000, kWorkPerToken = 100'000;
 
-  // unsupported_feature: the grammar is too ambiguous. The tokenizer outlives this.
+  // unsupported_feature: the grammar is too ambiguous; insufficient_memory. The tokenizer outlives this.
   static Result<ConstrainedText> begin(std::shared_ptr<PlayedConstraint> played,
                                        const text::Tokenizer& tokenizer);
   ConstrainedText(ConstrainedText&&) = default;  // mask() stays valid
@@ -36,7 +38,7 @@ class ConstrainedText {
 
   // The next token where the constraint leaves no choice of text, and nothing that may follow changes how the
   // text is encoded; nullopt: it is to be drawn. The text so far decides it, so that an answer resumed
-  // anywhere goes on alike. Takes some microseconds.
+  // anywhere goes on alike. Takes some microseconds. Where memory is short it is nullopt, and mask() fails.
   std::optional<Token> forced() noexcept;
 
   // A token of the answer. True: the word is whole and nothing can follow it. Fails as mask() does, and with
@@ -45,23 +47,26 @@ class ConstrainedText {
   // True if nothing can follow the text so far, as at the beginning where only the empty text is allowed.
   bool is_over() const { return matcher_.can_end() && matcher_.takes_no_bytes(); }
 
+  // Time for masks and forced tokens.
   std::uint64_t mask_us() const noexcept { return mask_ns_ / 1000; }
 
  private:
   ConstrainedText(std::shared_ptr<PlayedConstraint> played, const text::Tokenizer& tokenizer,
                   constrain::Matcher matcher);
+  constrain::Forced forced_bytes();
   Result<std::span<const std::uint64_t>> fill();
   std::optional<Token> find_forced();
   Error out_of_memory();
 
   std::shared_ptr<PlayedConstraint> played_;
   const text::Tokenizer* tokenizer_;
+  std::unique_ptr<text::Tokenizer::FirstToken> first_token_;  // null: no token is forced
   constrain::Matcher matcher_;
   std::vector<std::uint64_t> bits_;
   std::optional<Result<std::span<const std::uint64_t>>> mask_;  // nullopt: to be made
   std::optional<std::optional<Token>> forced_;                  // the same
   std::uint64_t mask_ns_ = 0;
-  std::uint64_t work_ = 0, tokens_ = 0;  // masks' work so far, and tokens
+  std::uint64_t work_ = 0, drawn_ = 0;  // so far; tokens drawn
 };
 
 }  // namespace flyball::engine

@@ -20,9 +20,9 @@ constexpr double kCalm = 4;
 // A sequence that so many later ones have overtaken by their place is the next of its class to have a slot.
 constexpr std::uint32_t kOvertakings = 3;
 
-AskedBudgets with(AskedBudgets asked, const AskedBudgets& more) {
-  asked.add(more);
-  return asked;
+// Prompts, and forced tokens, advance beside any number of decodes.
+double left_of(double most, double taken) {
+  return std::max(most - taken, most / 4);
 }
 
 void require(bool invariant) {
@@ -101,33 +101,38 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
   plan.sequences.reserve(limits_.max_sequences);
   make_place();
 
-  AskedBudgets asked;
   // Decodes first: a running stream's next token never waits for another one's prompt.
-  plan_decodes(/*behind=*/false, budget, asked, plan);
+  plan_decodes(/*behind=*/false, plan);
   admit_waiting();
   auto prompts = prompts_in_order(budget.cost);
-  AskedBudgets behind_ask;
-  for (const auto& [id, e] : entries_) {
-    if (!e.paused && !e.admitted) asked.add_waiting(e.settings.step_budget);
-    if (!e.paused && e.admitted && e.behind()) behind_ask.add(e.settings.step_budget);
-  }
   const auto behind = std::ranges::find_if(prompts, [](const Prompt& p) { return p.it->second.behind(); });
   std::vector<Prompt> later(behind, prompts.end());
   prompts.erase(behind, prompts.end());
+  AskedBudgets asked;  // but by those behind
+  for (const auto& [id, e] : entries_) {
+    if (e.in_step) asked.add(e.settings.step_budget);
+    if (!e.paused && !e.admitted) asked.add_waiting(e.settings.step_budget);
+  }
+  for (const Prompt& prompt : prompts) asked.add(prompt.it->second.settings.step_budget);
+  AskedBudgets all = asked;
+  for (const auto& [id, e] : entries_)
+    if (!e.paused && e.admitted && e.behind()) all.add(e.settings.step_budget);
   if (plan.empty() && prompts.empty()) {
     credit_ = 0;
-    plan_decodes(/*behind=*/true, budget, asked, plan);
-    asked.add(behind_ask);
+    plan_decodes(/*behind=*/true, plan);
     std::erase_if(later, [](const Prompt& p) { return p.it->second.in_step || !p.it->second.admitted; });
-    plan_prompts(std::move(later), budget, asked, plan);
+    const std::size_t decodes = plan.sequences.size();
+    const StepBudget within = step_budget(budget, all);
+    plan_prompts(std::move(later), within, plan);
+    add_forced(decodes, within, plan);
   } else {
+    const std::size_t decodes = plan.sequences.size();
+    const StepBudget within = step_budget(budget, asked), within_all = step_budget(budget, all);
     // Sequences behind get a step now and then, also where the prompts of others fill every step.
-    const bool turn =
-        credit_ >= budget.alone && add_behind(later, /*turn=*/true, budget, with(asked, behind_ask), plan);
-    if (!turn) {
-      plan_prompts(std::move(prompts), budget, asked, plan);
-      add_behind(later, /*turn=*/false, budget, with(asked, behind_ask), plan);
-    }
+    const bool turn = credit_ >= budget.alone && add_behind(later, /*turn=*/true, within_all, plan);
+    if (!turn) plan_prompts(std::move(prompts), within, plan);
+    add_forced(decodes, within, plan);
+    if (!turn) add_behind(later, /*turn=*/false, within_all, plan);
     credit_ = std::min(credit_ + kBehindShare * budget.cost.of(plan.work), budget.alone);
   }
   in_flight_ = !plan.empty();
@@ -136,42 +141,46 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
 }
 
 // make_room may preempt others, which are then no longer admitted when the loop comes to them.
-void Scheduler::plan_decodes(bool behind, const StepBudget& usual, AskedBudgets& asked, StepPlan& plan) {
+void Scheduler::plan_decodes(bool behind, StepPlan& plan) {
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& e = it->second;
-    if (!e.decodes() || e.behind() != behind || !make_room(it, e.known())) continue;
-    if (!behind) asked.add(e.settings.step_budget);
-    plan_tokens(it, 1, plan);
+    if (e.decodes() && e.behind() == behind && make_room(it, e.computed + 1)) plan_tokens(it, 1, plan);
   }
-  add_forced(step_budget(usual, asked), plan);
 }
 
-// More tokens of the decodes in the plan, in order of arrival. Other streams' next tokens wait for them.
-void Scheduler::add_forced(const StepBudget& budget, StepPlan& plan) {
+// More tokens of the first `decodes` sequences in the plan, of what prompts have left of its time and tokens;
+// at least a share of a part, as prompts have beside any number of decodes. Each decode has an equal share,
+// and those that need less leave the rest to others.
+void Scheduler::add_forced(std::size_t decodes, const StepBudget& budget, StepPlan& plan) {
   const StepCost& cost = budget.cost;
-  double left = std::min(budget.part - cost.of({}), budget.most - cost.of(plan.work));
-  for (PlannedSequence& s : plan.sequences) {
-    Entry& e = entries_.at(s.id);
-    const std::uint32_t most = std::min(e.left() - s.n_tokens, limits_.step_tokens - plan.work.tokens);
-    if (most == 0) continue;
-    const StepWork one = StepWork::of(s.first_position, 1);
-    const double time_of_one = cost.added(s.first_position, 1);
-    const std::uint32_t n = std::max(cost.fit(left + time_of_one, s.first_position, most + 1), 1U);
-    const StepWork all = StepWork::of(s.first_position, n);
+  const double spent = cost.of(plan.work);
+  double left = std::min(left_of(budget.part, spent), budget.most - spent);
+  std::vector<PlannedSequence*> waiting;
+  for (PlannedSequence& s : std::span(plan.sequences).first(decodes))
+    if (!s.want_logits) waiting.push_back(&s);
+  std::ranges::stable_sort(waiting, {}, [&](const auto* s) { return entries_.at(s->id).left(); });
+  auto sharers = static_cast<std::uint32_t>(waiting.size());
+  for (PlannedSequence* s : waiting) {
+    const auto it = entries_.find(s->id);
+    Entry& e = it->second;
+    const std::uint32_t room = (limits_.step_tokens - plan.work.tokens + sharers - 1) / sharers;
+    const double time_of_one = cost.added(s->first_position, 1);
+    const std::uint32_t fit =
+        cost.fit(left / sharers-- + time_of_one, s->first_position, std::min(e.left(), 1 + room));
+    const std::uint32_t n = std::max(cover(it, fit), 1U);
+    const StepWork one = StepWork::of(s->first_position, 1), all = StepWork::of(s->first_position, n);
     plan.work += {all.tokens - one.tokens, all.pairs - one.pairs, all.reads - one.reads};
-    left -= cost.added(s.first_position, n) - time_of_one;
-    s.n_tokens = e.step_tokens = n;
-    s.want_logits = n == e.left();
+    left -= cost.added(s->first_position, n) - time_of_one;
+    s->n_tokens = e.step_tokens = n;
+    s->want_logits = n == e.left();
   }
 }
 
 // The steps of others earn a share of their time for those behind, who spend it in such steps. A step bound
 // by reading the weights takes hardly longer for another token: there they decode in every step. Nothing is
 // added to a step that may be given up. True: something was.
-bool Scheduler::add_behind(std::span<Prompt> prompts, bool turn, const StepBudget& usual,
-                           const AskedBudgets& asked, StepPlan& plan) {
+bool Scheduler::add_behind(std::span<Prompt> prompts, bool turn, const StepBudget& budget, StepPlan& plan) {
   if (plan.may_stop) return false;
-  const StepBudget budget = step_budget(usual, asked);
   const StepCost& cost = budget.cost;
   const std::size_t others = plan.sequences.size();
   const auto added = [&] { return plan.sequences.size() > others; };
@@ -189,7 +198,7 @@ bool Scheduler::add_behind(std::span<Prompt> prompts, bool turn, const StepBudge
     if (!e.behind() || !e.decodes() || room() == 0) continue;
     const std::uint32_t n = cost.fit(left(), e.computed, std::min(room(), e.left()));
     if (n == 0) return added();
-    if (make_room(it, e.known())) add(it, n);
+    if (make_room(it, e.computed + 1)) add(it, cover(it, n));
   }
   for (const Prompt& prompt : prompts) {
     Entry& e = prompt.it->second;
@@ -261,12 +270,8 @@ bool Scheduler::put_due_first(std::vector<Prompt>& prompts, double guest_whole) 
 // tokens wait for nobody else's. Otherwise it holds part of one prompt, or parts of several where their
 // chunks leave room, and it is shorter: whoever arrives meanwhile waits for it. What decodes beside it makes
 // it less still, but for a guest: it has as much of a step as where it is alone, and its end all at once.
-void Scheduler::plan_prompts(std::vector<Prompt> prompts, const StepBudget& usual, AskedBudgets& asked,
-                             StepPlan& plan) {
+void Scheduler::plan_prompts(std::vector<Prompt> prompts, const StepBudget& budget, StepPlan& plan) {
   const bool streams = !plan.empty();
-  for (const Prompt& prompt : prompts)
-    if (!prompt.it->second.behind()) asked.add(prompt.it->second.settings.step_budget);
-  const StepBudget budget = step_budget(usual, asked);
   const double empty_step = budget.cost.of({});
   const double spent = budget.cost.of(plan.work);
   const bool longest_first = put_due_first(prompts, std::min(budget.guest - empty_step, budget.most - spent));
@@ -282,9 +287,6 @@ void Scheduler::plan_prompts(std::vector<Prompt> prompts, const StepBudget& usua
   const bool stoppable = calm_for(budget.alone);
   const bool alone = nobody_waits && (full || stoppable);
   const double lone = calm_for(budget.stoppable) ? std::max(budget.alone, budget.stoppable) : budget.alone;
-  const auto left_of = [](double most, double taken) {
-    return std::max(most - taken, most / 4);  // prompts advance beside any number of decodes
-  };
   struct Left {  // seconds
     double whole, part;
   };
@@ -362,6 +364,15 @@ bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
     preempt(victim);
   }
   return true;
+}
+
+std::uint32_t Scheduler::cover(Entries::iterator it, std::uint32_t n_tokens) {
+  const std::uint32_t computed = it->second.computed;
+  const std::uint64_t blocks = kv_.table(it->first).size() + kv_.free();
+  const auto there =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(computed + n_tokens, blocks * limits_.block_size));
+  require(kv_.grow(it->first, there));
+  return there - computed;
 }
 
 // What it has published stays until its room is needed: often most of it is there when it comes back.

@@ -110,8 +110,8 @@ class Scheduler {
 
   // The next step; empty when there is nothing to do. Precondition: no step in flight. Every decode that is
   // not behind others is in it, whatever it takes, and a prompt advances beside them; never more than
-  // step_tokens. Forced tokens of decodes are computed together, as many as add no more time than a part of a
-  // prompt may.
+  // step_tokens. Forced tokens of decodes are computed together, as many as there are time, tokens and free
+  // blocks for beside the prompts, in equal shares.
   StepPlan plan(const StepBudget& budget);
   StepPlan plan() { return plan(token_budget(limits_.step_tokens)); }
   // The step in flight has run. Results name sequences planned with want_logits that were not cancelled
@@ -202,6 +202,9 @@ class Scheduler {
   // Makes `entry` cover `positions`, preempting paused sequences, then later arrivals. False: it has to wait.
   static bool goes_before(const Entries::value_type& one, const Entries::value_type& other);
   bool make_room(Entries::iterator entry, std::uint32_t positions);
+  // How many of the next n_tokens free blocks have room for: nobody is preempted. They are given to it.
+  // Precondition: its blocks cover what is computed.
+  std::uint32_t cover(Entries::iterator entry, std::uint32_t n_tokens);
   void preempt(Entries::iterator entry);
   // The sequence that gives its slot and its room to `newcomer`; end(): none.
   Entries::iterator victim_for(const Entry& newcomer);
@@ -221,12 +224,10 @@ class Scheduler {
   void forget_cold(Entry& entry);
   std::vector<Prompt> prompts_in_order(const StepCost& cost);
   bool put_due_first(std::vector<Prompt>& prompts, double guest_whole) const;
-  void plan_decodes(bool behind, const StepBudget& usual, AskedBudgets& asked, StepPlan& plan);
-  void add_forced(const StepBudget& budget, StepPlan& plan);
-  void plan_prompts(std::vector<Prompt> prompts, const StepBudget& usual, AskedBudgets& asked,
-                    StepPlan& plan);
-  bool add_behind(std::span<Prompt> prompts, bool turn, const StepBudget& usual, const AskedBudgets& asked,
-                  StepPlan& plan);
+  void plan_decodes(bool behind, StepPlan& plan);
+  void add_forced(std::size_t decodes, const StepBudget& budget, StepPlan& plan);
+  void plan_prompts(std::vector<Prompt> prompts, const StepBudget& budget, StepPlan& plan);
+  bool add_behind(std::span<Prompt> prompts, bool turn, const StepBudget& budget, StepPlan& plan);
   void plan_tokens(Entries::iterator entry, std::uint32_t n_tokens, StepPlan& plan);
   void free_cancelled();
   void end(Entries::iterator entry);

@@ -37,7 +37,8 @@ class Sequence {
   // How many of its next row's likeliest tell sample() as much as the whole row does; 0: only that does.
   std::uint32_t candidates() const noexcept;
   bool wants_exp_sum() const noexcept { return request_.sampling.top_logprobs >= 0; }
-  // Most forced tokens behind one that a row gives: the next step computes them all, and others wait for it.
+  // Most forced tokens behind one that a row gives. The next step computes as many of them as its budget
+  // allows, and others wait for it.
   static constexpr std::uint32_t kMostForced = 32;
   // The next token, from its row of logits, or from candidates() of it (finite), and behind it those of which
   // the constraint leaves no choice. The event holds them and what they released. Fails where the constraint

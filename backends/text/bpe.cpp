@@ -28,6 +28,18 @@ struct BpeTokenizer::Scratch {
   std::vector<MergeCandidate<std::uint32_t, std::uint32_t>> heap;
 };
 
+class BpeTokenizer::First final : public FirstToken {
+ public:
+  explicit First(const BpeTokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  std::optional<Token> of(std::string_view text, bool whole) override {
+    return tokenizer_->first_token_of(text, whole, scratch_);
+  }
+
+ private:
+  const BpeTokenizer* tokenizer_;
+  Scratch scratch_;
+};
+
 BpeTokenizer::BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_tokenizer)
     : pre_tokenizer_(std::move(pre_tokenizer)),
       specials_(vocabulary.special_tokens()),
@@ -155,12 +167,15 @@ std::optional<std::vector<Token>> BpeTokenizer::encode_within(std::string_view t
   return out;
 }
 
+std::unique_ptr<Tokenizer::FirstToken> BpeTokenizer::first_token() const {
+  return std::make_unique<First>(*this);
+}
+
 // Words are merged each by itself. The tokens of a word behind its first one are mostly what encoding gives
 // from there on, as merges do not cross them; not where a word is taken whole, or patterns count digits.
 // There, and inside a character, the first one is not told.
-std::optional<Token> BpeTokenizer::first_token(std::string_view text, bool whole) const {
+std::optional<Token> BpeTokenizer::first_token_of(std::string_view text, bool whole, Scratch& scratch) const {
   const std::size_t plain = specials_.plain_bytes(text, whole);
-  Scratch scratch;
   const auto word = first_word(text.substr(0, plain), whole && plain == text.size(), scratch);
   if (word.empty()) return std::nullopt;
   if (word.size() > 1) {

@@ -22,7 +22,7 @@ class BpeTokenizer final : public Tokenizer {
 
   std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
                                                   std::size_t most) const override;
-  std::optional<Token> first_token(std::string_view text, bool whole) const override;
+  std::unique_ptr<FirstToken> first_token() const override;
   bool strips_leading_space() const noexcept override { return false; }
   std::string_view piece(Token token) const noexcept override {
     return pieces_[static_cast<std::uint32_t>(token)];
@@ -35,11 +35,13 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   struct Scratch;
+  class First;
   BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_tokenizer);
   Result<void> add_merges(const model::GgufArray& merges);
   bool add_symbols();
   void find_bound();
 
+  std::optional<Token> first_token_of(std::string_view text, bool whole, Scratch& scratch) const;
   // The tokens of the text's first word, if nothing that follows changes them; else none.
   std::vector<Token> first_word(std::string_view text, bool whole, Scratch& scratch) const;
   // False: these and what is in `out` already are more than `most` tokens.

@@ -6,7 +6,7 @@
 #include "backends/text/pre_tokenizer_patterns.hpp"
 
 #include <array>
-#include <cstdlib>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -29,10 +29,6 @@ struct FreeData {
   void operator()(pcre2_match_data* data) const noexcept { pcre2_match_data_free(data); }
 };
 
-[[noreturn]] void out_of_memory() {
-  std::abort();
-}
-
 }  // namespace
 
 struct PreTokenizer::Pattern {
@@ -48,7 +44,7 @@ struct PreTokenizer::Scratch::Matching {
 PreTokenizer::Scratch::Scratch() : matching_(std::make_unique<Matching>()) {
   matching_->context.reset(pcre2_match_context_create(nullptr));
   matching_->data.reset(pcre2_match_data_create(1, nullptr));
-  if (!matching_->context || !matching_->data) out_of_memory();
+  if (!matching_->context || !matching_->data) throw std::bad_alloc();
   pcre2_set_match_limit(matching_->context.get(), kMatchLimit);
   pcre2_set_heap_limit(matching_->context.get(), kHeapLimitKiB);
 }

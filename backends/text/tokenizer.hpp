@@ -49,12 +49,16 @@ class Tokenizer {
   // nullopt: the text is more than `most` tokens; found out without encoding much more than those.
   virtual std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
                                                           std::size_t most) const = 0;
-  // The token that every text begins with which goes on from this one, encoded without control tokens;
-  // `whole`: nothing follows. nullopt: what follows decides it, or it cannot be told. After a token that it
-  // gives, it gives the next token of that encoding or none.
-  virtual std::optional<Token> first_token(std::string_view /*text*/, bool /*whole*/) const {
-    return std::nullopt;
-  }
+  // Tells first tokens of texts, and keeps the memory that it takes. One thread's; the tokenizer outlives it.
+  struct FirstToken {
+    virtual ~FirstToken() = default;
+    // The token that every text begins with which goes on from this one, encoded without control tokens;
+    // `whole`: nothing follows. nullopt: what follows decides it, or it cannot be told. After a token that it
+    // gives, it gives the next token of that encoding or none.
+    virtual std::optional<Token> of(std::string_view text, bool whole) = 0;
+  };
+  // null: this kind of tokenizer cannot tell.
+  virtual std::unique_ptr<FirstToken> first_token() const { return nullptr; }
   // How few tokens a text can be, whatever the options.
   const TokenBound& bound() const noexcept { return bound_; }
 

@@ -12,7 +12,8 @@ namespace flyball::api::openai {
 std::string token_text(std::string_view bytes);
 
 // The characters (code points) at which tokens begin in the text that they make, token by token. All tokens
-// of one character begin where it does; bytes that make none count as U+FFFD, which the text has for them.
+// of one character begin where it does. Bytes that make none count as U+FFFD, which the text has for them;
+// but the text leaves out a character at its end that max_tokens cut.
 class TextOffsets {
  public:
   std::size_t next(std::string_view bytes);  // of the next token; "": a token that the text leaves out

@@ -141,12 +141,11 @@ TEST(ConstrainMasks, AgreeWithMatcherInStringsOfBoundedLength) {
   }
 }
 
-// The longest token reaches from each count as far as the count may be taken for another one.
 // Keys: any text but for its first character, and beside it names that lead to values of their own.
 std::string keys_beside_names() {
   std::string names;
   for (char first = 'a'; first <= 'z'; ++first)
-    for (const char* rest : {"", "me", "meÃ©", "the"})
+    for (const char* rest : {"", "me", "meé", "the"})
       names += (names.empty() ? "\"" : " | \"") + std::string(1, first) + rest + "\"";
   return "root ::= \"{\" pair (\",\" pair)* \"}\"\n"
          "pair ::= \"\\\"\" (name \"\\\":\" [0-9]+ | [^0-9\"\\\\\\x00-\\x20] [^\"\\\\\\x00-\\x1F]* "
@@ -174,6 +173,7 @@ TEST(ConstrainMasks, AgreeWithMatcherInTextBesideNames) {
   EXPECT_GT(collections, 100U);
 }
 
+// The longest token reaches from each count as far as the count may be taken for another one.
 TEST(ConstrainMasks, SeeBoundsOfCountsFromAfar) {
   Tokens tokens;
   for (const std::size_t length : {1U, 2U, 9U, 10U}) {

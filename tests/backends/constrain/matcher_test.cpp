@@ -346,6 +346,34 @@ TEST(ConstrainMatcher, ForcesBytesThatEveryWordHas) {
   EXPECT_FALSE(forced(at, 2).whole);
 }
 
+TEST(ConstrainMatcher, TellsOfForcedBytesThatMemoryCutsOff) {
+  const Grammar grammar = grammar_of([](Grammar& g) {
+    const RuleId root = g.declare("nested");
+    const NodeId round = g.sequence(std::array{g.text("("), g.rule(root), g.text(")")});
+    const NodeId square = g.sequence(std::array{g.text("["), g.rule(root), g.text("]")});
+    const NodeId long_one = g.sequence(std::array{g.text("abcd"), g.rule(root), g.text(".")});
+    g.define(root, g.choice(std::array{round, square, long_one, g.text("x")}));
+    return g.rule(root);
+  });
+  const auto shared = automaton(grammar, {.memory = 64 << 10, .most = 256 << 10});
+  Matcher at = *Matcher::begin(shared);
+  ASSERT_TRUE(*at.accept("(a"));
+  std::vector<Matcher> alive;
+  Result<bool> taken = true;
+  for (Random random(5); taken;) {
+    alive.push_back(*Matcher::begin(shared));
+    for (int depth = 0; taken && depth < 1'000; ++depth)
+      taken = alive.back().accept(random() % 2 == 0 ? "(" : "[");
+  }
+  const Forced cut = forced(at);
+  EXPECT_TRUE(cut.starved);
+  EXPECT_EQ(cut.bytes, "bc") << "the d begins another frame";
+  alive.clear();
+  const Forced all = forced(at);
+  EXPECT_FALSE(all.starved);
+  EXPECT_EQ(all.bytes, "bcd");
+}
+
 TEST(ConstrainProgram, NamesTheCycleOfLeftRecursion) {
   Grammar grammar;
   const RuleId expr = grammar.declare("expr"), space = grammar.declare("space"),

@@ -66,9 +66,14 @@ class ByteTokenizer final : public text::Tokenizer {
     if (tokens.size() > most) return std::nullopt;
     return tokens;
   }
-  std::optional<Token> first_token(std::string_view text, bool whole) const override {
-    if (!tells_first_ || text.size() < (whole ? 1 : 2)) return std::nullopt;
-    return static_cast<unsigned char>(text.front());
+  std::unique_ptr<FirstToken> first_token() const override {
+    struct FirstByte final : FirstToken {
+      std::optional<Token> of(std::string_view text, bool whole) override {
+        if (text.size() < (whole ? 1 : 2)) return std::nullopt;
+        return static_cast<unsigned char>(text.front());
+      }
+    };
+    return tells_first_ ? std::make_unique<FirstByte>() : nullptr;
   }
   std::string_view normal_bytes(Token t) const noexcept override {
     return bytes_[static_cast<std::size_t>(t)];

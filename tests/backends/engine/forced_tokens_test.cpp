@@ -55,6 +55,7 @@ TEST(ForcedTokens, AreBoundedInAStep) {
   for (const Delta& delta : client->deltas())
     EXPECT_LE(delta.tokens.size(), 1 + engine::Sequence::kMostForced);
   EXPECT_EQ(client->deltas().size(), 5U);
+  EXPECT_LT(fake.backend->load().steps, 50U);
 }
 
 TEST(ForcedTokens, WaitForRoomInAStep) {
@@ -66,6 +67,7 @@ TEST(ForcedTokens, WaitForRoomInAStep) {
   ASSERT_TRUE(first->wait_end() && second->wait_end());
   EXPECT_EQ(first->text().substr(0, 50), word);
   EXPECT_EQ(second->text(), first->text());
+  EXPECT_LT(fake.backend->load().steps, 50U) << "fewer than tokens of one answer";
 }
 
 TEST(ForcedTokens, ResumeAtEachOfThem) {
@@ -81,6 +83,7 @@ TEST(ForcedTokens, ResumeAtEachOfThem) {
       const auto whole = answer_of(fake, request);
       const auto tokens = whole->tokens();
       ASSERT_EQ(tokens.size(), 141U);
+      ASSERT_LT(fake.backend->load().steps, 100U);
       for (std::size_t n = 0; n <= tokens.size(); ++n) {
         CompletionRequest rest = request;
         rest.resume_tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n));
@@ -100,12 +103,14 @@ TEST(ForcedTokens, EndWhereMaxTokensAndStopStringsDo) {
   EXPECT_EQ(client->text(), "a rathe");
   EXPECT_EQ(client->tokens().size(), 7U);
   EXPECT_EQ(client->done()->reason, FinishReason::length);
+  EXPECT_EQ(fake.backend->load().steps, 1U);
   auto request = forced_request(R"(["a rather long word"])");
   request.stop = {"r l"};
   client = answer_of(fake, std::move(request));
   EXPECT_EQ(client->text(), "a rathe");
   EXPECT_EQ(client->tokens(), byte_tokens("a rather l"));
   EXPECT_EQ(client->done()->stop_text, "r l");
+  EXPECT_EQ(fake.backend->load().steps, 2U);
 }
 
 TEST(ForcedTokens, AreDrawnWhereLogprobsOrABiasAreAskedFor) {
@@ -133,6 +138,7 @@ TEST(ForcedTokens, ManyAtOnceGetWhatEachWouldAlone) {
   for (std::size_t i = 0; i < 12; ++i) {
     auto fake = make_fake({.tells_first = true});
     alone.push_back(answer_of(fake, make(i))->text());
+    EXPECT_LT(fake.backend->load().steps, 15U) << alone.back();
   }
   // 14 blocks of 4 for sequences of up to 33 tokens: some are preempted and computed again.
   auto fake = make_fake({.blocks = 14, .sequences = 4, .step_tokens = 6, .tells_first = true});

@@ -56,33 +56,94 @@ TEST(Scheduler, ComputesForcedTokensTogetherWithinTheTimeOfAPartOfAPrompt) {
   auto plan = s.plan(budget);
   ASSERT_EQ(plan.sequences.size(), 1U);
   EXPECT_EQ(plan.sequences[0].first_position, 4U);
-  EXPECT_EQ(plan.sequences[0].n_tokens, 7U) << "its own token, and six more";
+  EXPECT_EQ(plan.sequences[0].n_tokens, 6U) << "its own token, and five more";
   EXPECT_FALSE(plan.sequences[0].want_logits);
-  EXPECT_EQ(plan.work.tokens, 7U);
-  EXPECT_EQ(plan.work.pairs, 5U + 6 + 7 + 8 + 9 + 10 + 11);
-  EXPECT_EQ(plan.work.reads, 11U);
+  EXPECT_EQ(plan.work.tokens, 6U);
+  EXPECT_EQ(plan.work.pairs, 5U + 6 + 7 + 8 + 9 + 10);
+  EXPECT_EQ(plan.work.reads, 10U);
   advance(s, plan);
   budget.part = 0;
   plan = s.plan(budget);
   EXPECT_EQ(plan.sequences[0].n_tokens, 1U) << "a decode goes on whatever the budget is";
   advance(s, plan);
   plan = s.plan();
-  EXPECT_EQ(plan.sequences[0].n_tokens, 2U);
+  EXPECT_EQ(plan.sequences[0].n_tokens, 3U);
   EXPECT_TRUE(plan.sequences[0].want_logits);
   advance(s, plan, {1});
   EXPECT_TRUE(s.balanced());
 }
 
-TEST(Scheduler, ForcedTokensLeaveEveryOtherDecodeItsPlace) {
-  Scheduler s(limits(100, 4, 8));
+TEST(Scheduler, SharesAStepEvenlyAmongForcedTokens) {
+  Scheduler s(limits(100, 4, 12));
   for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(submit(s, id, 2, 60));
-  advance_forced(s, s.plan(), 20);
-  const auto plan = s.plan();
-  ASSERT_EQ(plan.sequences.size(), 3U);
-  EXPECT_EQ(plan.work.tokens, 8U);
-  EXPECT_EQ(plan.sequences[0].n_tokens, 6U);
-  EXPECT_EQ(plan.sequences[1].n_tokens, 1U);
-  EXPECT_EQ(plan.sequences[2].n_tokens, 1U);
+  const std::vector<std::size_t> forced = {20, 1, 20};
+  std::vector<StepResult> results;
+  for (const auto& p : s.plan().sequences)
+    results.push_back({.id = p.id, .token = 7, .forced = std::vector<Token>(forced[p.id - 1], 8)});
+  s.commit(results);
+  std::vector<std::uint32_t> n;
+  for (const auto& p : s.plan().sequences) n.push_back(p.n_tokens);
+  EXPECT_EQ(n, (std::vector<std::uint32_t>{5, 2, 5})) << "what one leaves is shared, too";
+}
+
+// Decodes with forced tokens, and a prompt that came after them.
+TEST(Scheduler, APromptIsInEachStepBesideForcedTokens) {
+  Scheduler s(limits(400, 10, 64));
+  for (SequenceId id = 1; id <= 9; ++id) ASSERT_TRUE(submit(s, id, 2, 1'600));
+  advance_forced(s, s.plan(), 32);
+  ASSERT_TRUE(submit(s, 10, 100, 110));
+  bool forced = false;
+  for (std::uint32_t left = 100; left > 0;) {
+    const auto plan = s.plan();
+    ASSERT_EQ(plan.sequences.size(), 10U);
+    ASSERT_EQ(plan.sequences.back().id, 10U);
+    ASSERT_GE(plan.sequences.back().n_tokens, std::min(left, 16U));
+    for (std::size_t i = 0; i < 9; ++i) forced = forced || plan.sequences[i].n_tokens > 1;
+    left -= plan.sequences.back().n_tokens;
+    advance_forced(s, plan, left > 0 ? 32 : 0);
+  }
+  EXPECT_TRUE(forced);
+}
+
+TEST(Scheduler, ForcedTokensGoOnWithTheRoomThatIsFree) {
+  Scheduler s(limits(8, 2, 64));
+  ASSERT_TRUE(submit(s, 1, 15, 17));
+  ASSERT_TRUE(submit(s, 2, 4, 30));
+  auto plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 2U);
+  std::vector<StepResult> results = {{.id = 1, .token = 7},
+                                     {.id = 2, .token = 7, .forced = std::vector<Token>(20, 8)}};
+  s.commit(results);
+  plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 2U);
+  EXPECT_EQ(plan.sequences[1].n_tokens, 12U) << "four blocks are left to it, of seven that it needs";
+  EXPECT_FALSE(plan.sequences[1].want_logits);
+  advance(s, plan, {1});
+  plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].first_position, 16U);
+  EXPECT_EQ(plan.sequences[0].n_tokens, 9U);
+  EXPECT_TRUE(plan.sequences[0].want_logits);
+  advance(s, plan, {2});
+  EXPECT_EQ(s.preemptions(), 0U);
+  EXPECT_TRUE(s.balanced());
+}
+
+TEST(Scheduler, ForcedTokensTakeNobodysRoom) {
+  Scheduler s(limits(8, 2, 64));
+  ASSERT_TRUE(submit(s, 1, 4, 30));
+  ASSERT_TRUE(submit(s, 2, 14, 20));
+  auto plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 2U);
+  std::vector<StepResult> results = {{.id = 1, .token = 7, .forced = std::vector<Token>(20, 8)},
+                                     {.id = 2, .token = 7}};
+  s.commit(results);
+  plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 2U);
+  EXPECT_EQ(plan.sequences[0].n_tokens, 12U);
+  EXPECT_EQ(s.preemptions(), 0U);
+  advance(s, plan);
+  EXPECT_TRUE(s.balanced());
 }
 
 TEST(Scheduler, PrefillsAPromptInChunks) {
