@@ -122,7 +122,7 @@ struct Service::Impl {
     const config::ModelEntry& model;  // owned by the call's state
     const BackendInfo* file;          // nullptr: not known
     route::RequestTraits traits;
-    route::Dispatcher::Admission admission;
+    std::optional<route::Dispatcher::Admission> admission;  // nullopt: its places were given back
     std::optional<route::ConstraintRecord> constraint = {};  // nullopt: it has none
   };
   class OffLoop;
@@ -223,8 +223,13 @@ class Service::Impl::OffLoop : public AppThread::Task,
   void done() final {
     const auto self = shared_from_this();
     service_.off_loop.erase(self);
-    if (!over) go_on();
+    if (over)
+      let_go();
+    else
+      go_on();
   }
+  // Gives back what the request holds of the dispatcher: its exchange may keep this for longer.
+  virtual void let_go() {}
   // http::ExchangeObserver
   void on_disconnect() final {
     service_.end(*this, {ErrorCode::cancelled, "The client closed the connection.", {}, {}});
@@ -277,6 +282,7 @@ class Service::Impl::Compiling final : public OffLoop {
       no_memory_ = true;
     }
   }
+  void let_go() override { checked_.admission.reset(); }
 
  private:
   void go_on() override {
@@ -378,7 +384,9 @@ void Service::Impl::end(OffLoop& one, const Error& error) {
   if (std::exchange(one.over, true)) return;
   answer(one.call, std::unexpected(error));
   // Work that has begun runs to its end, and its request counts as in flight until then.
-  if (one.thread.take_back(one)) off_loop.erase(one.shared_from_this());
+  if (!one.thread.take_back(one)) return;
+  one.let_go();
+  off_loop.erase(one.shared_from_this());
 }
 
 bool Service::Impl::logs_whole(std::string_view app, ErrorCode code) {
@@ -510,7 +518,7 @@ void Service::Impl::submit(const Call& call, Checked checked) {
                                 .constraint = std::move(checked.constraint),
                                 .file = checked.file,
                                 .measured = &call.state->settings->measured},
-                               std::move(checked.admission), inference);
+                               std::move(*checked.admission), inference);
   inference->run(std::move(job));
 }
 
