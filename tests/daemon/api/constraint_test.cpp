@@ -452,19 +452,6 @@ TEST_F(Compiling, ADrainGivesThePlacesBack) {
   EXPECT_EQ(waiting(), 2);
   rig.service.start_draining();
   rig.service.abort_all({ErrorCode::shutting_down, "The daemon is shutting down.", {}, {}});
-  gate.open();
-  run_until([&] { return rig.service.off_loop() == 0; });
-  EXPECT_EQ(waiting(), 0);
-}
-
-TEST_F(Compiling, ADrainGivesThePlacesBack) {
-  Wire first(rig), queued(rig);
-  first.send(constrained("key-alice", "a1"));
-  gate.await_entered(1);
-  queued.send(constrained("key-bobby", "b1"));
-  EXPECT_EQ(waiting(), 2);
-  rig.service.start_draining();
-  rig.service.abort_all({ErrorCode::shutting_down, "The daemon is shutting down.", {}, {}});
   EXPECT_EQ(waiting(), 1) << "work that has begun runs to its end";
   gate.open();
   run_until([&] { return rig.service.off_loop() == 0; });
