@@ -1,4 +1,4 @@
-// What forced tokens save: records of ten long keys from a model of random weights with a real vocabulary,
+// The gain of forced tokens: records of ten long keys from a model of random weights with a real vocabulary,
 // with forced tokens and with every token drawn (a bias of zero asks for that), by turns on one engine. JSON
 // on one line without spaces, and with the whitespace that models write. --help lists the options.
 #include <unistd.h>
@@ -68,7 +68,7 @@ std::unique_ptr<Backend> make_engine(const Options& o) {
   return engine::make_engine_backend(std::move(parts));
 }
 
-// Of one way to make answers, over all of them.
+// Sums over all answers that were made in one way.
 struct Arm {
   double seconds = 0;  // from the first token of each to its last
   std::uint64_t tokens = 0, steps = 0, answers = 0;

@@ -336,7 +336,7 @@ TEST(SamplerMask, ASingleTokenIsTakenWhateverItsLogit) {
   EXPECT_EQ(Sampler(greedy, 200).sample(logits, allowed, scratch), 130);
 }
 
-// Of a row as long as a vocabulary, masks of many and of few tokens are read in different ways.
+// A row as long as a vocabulary reads masks of many tokens and of few in different ways.
 TEST(SamplerMask, LongRowsGiveWhatTheyGiveWithoutTheOtherTokens) {
   constexpr std::uint32_t kTokens = 20'003;
   std::mt19937 random(5);

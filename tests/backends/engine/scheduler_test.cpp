@@ -39,7 +39,7 @@ void advance(Scheduler& s, const StepPlan& plan, std::set<SequenceId> ended = {}
   s.commit(results);
 }
 
-// As advance(), and so many forced tokens behind each.
+// Does what advance() does, with so many forced tokens behind each.
 void advance_forced(Scheduler& s, const StepPlan& plan, std::size_t forced) {
   std::vector<StepResult> results;
   for (const auto& p : plan.sequences)

@@ -359,8 +359,7 @@ TEST(OllamaModels, NamesSizesAndDetails) {
   EXPECT_TRUE(json::parse(show_answer(model, 0).body)["model_info"].empty());
 }
 
-// ---- docs/ollama.md
-// ----------------------------------------------------------------------------------------
+// ---- docs/ollama.md ---------------------------------------------------------------------------------------
 
 const char* where(Endpoints endpoints) {
   return endpoints == kBoth       ? "both"
