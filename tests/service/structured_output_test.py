@@ -126,11 +126,13 @@ class StructuredOutputTest(SmallModelTest):
                                          "content": {"type": "json_schema", "json_schema": call["schema"]}}]}}
         calls = 0
         with self.daemon("cpu") as daemon:
-            for seed in range(6):
+            for seed in range(40):
                 status, answer = self.ask(daemon, response_format=dict({"type": "structural_tag"}, **tag), temperature=1,
                                           seed=seed, max_tokens=120)
                 self.assertEqual(status, 200, answer)
                 calls += self.calls_in(answer["choices"][0])
+                if seed >= 5 and calls > 0:
+                    break
             self.assertGreater(calls, 0, "the trigger is a letter that random text has")
             status, answer = self.ask(daemon, structured_outputs={"structural_tag": json.dumps(one_call)}, temperature=1,
                                       seed=7, max_tokens=120)
