@@ -1,5 +1,5 @@
-// The fields of an API's requests: served, accepted without an effect, or refused, and why. Each API has a table.
-// Requests are read by it (Fields), and a test checks the API's document against it.
+// The fields of an API's requests: served, accepted without an effect, or refused, and why. Each API has a
+// table. Requests are read by it (Fields), and a test checks the API's document against it.
 #pragma once
 
 #include <cstdint>

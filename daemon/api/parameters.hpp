@@ -39,7 +39,7 @@ struct Scalars {
 // A value out of the range that clients of other servers send, and the value that it stands for.
 struct Sentinel {
   double value, stands_for;
-  std::string_view words;  // what it means
+  std::string_view words;            // what it means
   std::optional<double> other = {};  // a second such value
 };
 

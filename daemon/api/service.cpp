@@ -122,7 +122,7 @@ struct Service::Impl {
     const config::ModelEntry& model;  // owned by the call's state
     const BackendInfo* file;          // nullptr: not known
     route::RequestTraits traits;
-    std::optional<route::Dispatcher::Admission> admission;  // nullopt: its places were given back
+    std::optional<route::Dispatcher::Admission> admission;   // nullopt: its places were given back
     std::optional<route::ConstraintRecord> constraint = {};  // nullopt: it has none
   };
   class OffLoop;

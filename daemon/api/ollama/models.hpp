@@ -1,5 +1,5 @@
-// Models as Ollama's API lists them, without those that no engine can serve. Clients expect a tag: a name without
-// one gets Ollama's default, unless another listed model is called so. Pure.
+// Models as Ollama's API lists them, without those that no engine can serve. Clients expect a tag: a name
+// without one gets Ollama's default, unless another listed model is called so. Pure.
 #pragma once
 
 #include <cstdint>

@@ -127,7 +127,8 @@ N\r
 \r
 )");
   script.fail_after = 0;
-  EXPECT_EQ(talk("/api/chat", R"({"messages":[{"role":"user","content":"Hi"}]})"), R"(HTTP/1.1 500 Internal Server Error\r
+  EXPECT_EQ(talk("/api/chat", R"({"messages":[{"role":"user","content":"Hi"}]})"),
+            R"(HTTP/1.1 500 Internal Server Error\r
 Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: N\r
@@ -139,7 +140,8 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 }
 
 TEST_F(OllamaBytes, Refusals) {
-  EXPECT_EQ(talk("/api/chat", R"({"model":"nope","messages":[{"role":"user","content":"Hi"}]})"), R"(HTTP/1.1 404 Not Found\r
+  EXPECT_EQ(talk("/api/chat", R"({"model":"nope","messages":[{"role":"user","content":"Hi"}]})"),
+            R"(HTTP/1.1 404 Not Found\r
 Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: N\r

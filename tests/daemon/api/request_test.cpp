@@ -11,8 +11,8 @@
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/completion_request.hpp"
 #include "daemon/api/openai/field_table.hpp"
-#include "daemon/api/parameters.hpp"
 #include "daemon/api/openai/writer.hpp"
+#include "daemon/api/parameters.hpp"
 #include "tests/harness/packed.hpp"
 
 namespace flyball::api::openai {
