@@ -8,6 +8,7 @@
 
 #include "config/json_reader.hpp"
 #include "daemon/api/features.hpp"
+#include "daemon/api/field_error.hpp"
 #include "daemon/api/json_rewriter.hpp"
 
 namespace flyball::api {
@@ -17,11 +18,6 @@ constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", 
 
 // Messages, message, tool_calls, call and function stand around a call's arguments.
 constexpr std::size_t kArgumentsDepth = PackedJson::kMaxDepth - 5;
-
-std::unexpected<Error> invalid(ErrorCode code, std::string param, const std::string& what) {
-  std::string message = "'" + param + "' " + what + ".";
-  return fail(code, std::move(message), std::move(param));
-}
 
 std::string item(const std::string& list, std::size_t i) {
   return list + "[" + std::to_string(i) + "]";
@@ -83,15 +79,15 @@ class HistoryReader {
 
  private:
   Result<void> message_of(JsonView message, const std::string& place) {
-    if (!message.is_object()) return invalid(ErrorCode::invalid_value, place, "must be an object");
+    if (!message.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
     auto role = role_of(message, place);
     if (!role) return pass(role);
     const JsonView calls = message.member("tool_calls");
     if (calls && !calls.is_array())
-      return invalid(ErrorCode::invalid_value, place + ".tool_calls", "must be an array of objects");
+      return field_error(ErrorCode::invalid_value, place + ".tool_calls", "must be an array of objects");
     if (message.member("function_call") && !is_empty(message.find("function_call")))
-      return invalid(ErrorCode::unsupported_value, place + ".function_call",
-                     "is served as 'tool_calls' only");
+      return field_error(ErrorCode::unsupported_value, place + ".function_call",
+                         "is served as 'tool_calls' only");
     auto content = content_of(message, *role, calls && calls.size() > 0, place);
     if (!content) return pass(content);
 
@@ -122,11 +118,11 @@ class HistoryReader {
 
   static Result<std::string_view> role_of(JsonView message, const std::string& place) {
     const JsonView role = message.find("role");
-    if (!role) return invalid(ErrorCode::missing_field, place + ".role", "is required");
-    if (!role.is_string()) return invalid(ErrorCode::invalid_value, place + ".role", "must be a string");
+    if (!role) return field_error(ErrorCode::missing_field, place + ".role", "is required");
+    if (!role.is_string()) return field_error(ErrorCode::invalid_value, place + ".role", "must be a string");
     if (std::ranges::find(kRoles, role.text()) == kRoles.end())
-      return invalid(ErrorCode::invalid_value, place + ".role",
-                     "must be one of system, developer, user, assistant, tool");
+      return field_error(ErrorCode::invalid_value, place + ".role",
+                         "must be one of system, developer, user, assistant, tool");
     return role.text() == "developer" ? std::string_view("system") : role.text();
   }
 
@@ -137,11 +133,12 @@ class HistoryReader {
     const JsonView content = message.member("content");
     if (content.is_string()) return std::nullopt;
     if (content.is_array()) return joined(content, role, place);
-    if (content) return invalid(ErrorCode::invalid_value, place, "must be a string or an array of parts");
-    if (role != "assistant") return invalid(ErrorCode::missing_field, place, "is required for this role");
+    if (content) return field_error(ErrorCode::invalid_value, place, "must be a string or an array of parts");
+    if (role != "assistant") return field_error(ErrorCode::missing_field, place, "is required for this role");
     if (const JsonView refusal = message.member("refusal"); refusal.is_string())
       return std::string(refusal.text());
-    if (!calls) return invalid(ErrorCode::missing_field, place, "is required where there are no tool calls");
+    if (!calls)
+      return field_error(ErrorCode::missing_field, place, "is required where there are no tool calls");
     return std::string();
   }
 
@@ -153,15 +150,16 @@ class HistoryReader {
       const std::string here = item(place, i);
       const JsonView type = part.is_object() ? part.find("type") : JsonView();
       if (!type.is_string())
-        return invalid(ErrorCode::invalid_value, here, "must be an object with a 'type'");
+        return field_error(ErrorCode::invalid_value, here, "must be an object with a 'type'");
       const bool refusal = role == "assistant" && type.text() == "refusal";
       if (const auto feature = feature_of_part(type.text()))
         return std::unexpected(unserved(config::capability(*feature), here + ".type"));
       if (type.text() != "text" && !refusal)
-        return invalid(ErrorCode::unsupported_value, here + ".type", "is served as 'text' only");
+        return field_error(ErrorCode::unsupported_value, here + ".type", "is served as 'text' only");
       const JsonView text = part.find(type.text());
       if (!text.is_string())
-        return invalid(ErrorCode::invalid_value, here + "." + std::string(type.text()), "must be a string");
+        return field_error(ErrorCode::invalid_value, here + "." + std::string(type.text()),
+                           "must be a string");
       if (i++ > 0) out.push_back('\n');
       out += text.text();
     }
@@ -178,13 +176,13 @@ class HistoryReader {
   }
 
   Result<void> call_of(JsonView call, const std::string& place) {
-    if (!call.is_object()) return invalid(ErrorCode::invalid_value, place, "must be an object");
+    if (!call.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
     if (const JsonView type = call.member("type"); type && !(type.is_string() && type.text() == "function"))
-      return invalid(ErrorCode::unsupported_value, place + ".type", "is served as 'function' only");
+      return field_error(ErrorCode::unsupported_value, place + ".type", "is served as 'function' only");
     const JsonView function = call.member("function");
     const JsonView name = function.is_object() ? function.find("name") : JsonView();
     if (!name.is_string() || name.text().empty())
-      return invalid(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
+      return field_error(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
     bool has_type = false;  // templates print it, and some clients leave it out
     out_.open(JsonKind::object);
     for (const auto& [key, value] : call.members()) {
@@ -229,8 +227,8 @@ class HistoryReader {
       return {};
     }
     if (!arguments.is_null() && !arguments.is_string())
-      return invalid(ErrorCode::invalid_value, place,
-                     "must be a string that spells a JSON object, or an object");
+      return field_error(ErrorCode::invalid_value, place,
+                         "must be a string that spells a JSON object, or an object");
     const std::string_view text =
         arguments.is_string() ? without_blanks(arguments.text()) : std::string_view();
     if (text.empty() || text == "null") {
@@ -246,9 +244,9 @@ class HistoryReader {
       return {};
     }
     if (read.error().code == ErrorCode::json_too_large)
-      return invalid(ErrorCode::json_too_large, place,
-                     "brings the arguments of all calls to more than " + std::to_string(kMaxArgumentValues) +
-                         " JSON values");
+      return field_error(ErrorCode::json_too_large, place,
+                         "brings the arguments of all calls to more than " +
+                             std::to_string(kMaxArgumentValues) + " JSON values");
     if (read.error().code != ErrorCode::invalid_json)
       return fail(read.error().code, read.error().message, place, read.error().where);
     if (note_.empty())
@@ -285,11 +283,11 @@ class HistoryReader {
 
 Result<ChatHistory> read_chat_history(JsonView messages, const IsForTemplate& is_for_template) {
   if (!messages.is_array() || messages.size() == 0)
-    return invalid(ErrorCode::invalid_value, "messages", "must be an array with at least one message");
+    return field_error(ErrorCode::invalid_value, "messages", "must be an array with at least one message");
   if (messages.size() > kMaxMessages)
-    return invalid(ErrorCode::invalid_value, "messages",
-                   "has " + std::to_string(messages.size()) + " messages, more than the limit of " +
-                       std::to_string(kMaxMessages));
+    return field_error(ErrorCode::invalid_value, "messages",
+                       "has " + std::to_string(messages.size()) + " messages, more than the limit of " +
+                           std::to_string(kMaxMessages));
   return HistoryReader(messages, is_for_template).read(messages);
 }
 

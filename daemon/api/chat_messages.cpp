@@ -4,16 +4,12 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
 #include "daemon/api/json_rewriter.hpp"
 
 namespace flyball::api {
 namespace {
-
-std::unexpected<Error> invalid_tool(ErrorCode code, std::string param, const std::string& what) {
-  std::string message = "'" + param + "' " + what + ".";
-  return fail(code, std::move(message), std::move(param));
-}
 
 // Fields accepted without an effect have none in the prompt either. Unknown fields are there by the app's
 // wish.
@@ -101,18 +97,18 @@ Result<ChatHistory> read_chat_messages(JsonView messages, const FieldTable& tabl
 
 Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints endpoints,
                               UnknownFields& unknown) {
-  if (!tools.is_array()) return invalid_tool(ErrorCode::invalid_value, "tools", "must be an array");
+  if (!tools.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
   std::size_t i = 0;
   for (const auto& [key, tool] : tools.members()) {
     const std::string place = "tools[" + std::to_string(i++) + "]";
     const JsonView type = tool.is_object() ? tool.find("type") : JsonView();
     if (!type.is_string())
-      return invalid_tool(ErrorCode::invalid_value, place, "must be an object with a 'type'");
+      return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
     if (type.text() != "function")
-      return invalid_tool(ErrorCode::unsupported_value, place + ".type", "is served as 'function' only");
+      return field_error(ErrorCode::unsupported_value, place + ".type", "is served as 'function' only");
     const JsonView function = tool.find("function");
     if (!function.is_object() || !function.find("name").is_string())
-      return invalid_tool(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
+      return field_error(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
     auto ok = check_members(tool, table, FieldOf::tool, endpoints, place, unknown);
     if (ok)
       ok = check_members(function, table, FieldOf::tool_function, endpoints, place + ".function", unknown);

@@ -40,6 +40,12 @@ struct Route {
   std::optional<config::Feature> asks_for = {};
 };
 
+// A path of an API for a feature that nothing serves: admit() refuses it at its head.
+constexpr Route unserved_route(std::string_view method, std::string_view path, config::Feature feature,
+                         std::uint8_t id) {
+  return {method, path, Access::app, BodyType::none, "unserved", false, id, feature};
+}
+
 // The header field in which an API's clients send their key.
 struct KeyPlace {
   std::string_view field;   // "Authorization", "x-api-key"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "config/name_list.hpp"
+#include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
 #include "daemon/api/json_text.hpp"
 
@@ -15,11 +16,6 @@ using S = SamplingParams;
 
 // The seed by which clients of llama.cpp and others ask for a drawn one.
 constexpr double kDrawnSeed = -1;
-
-std::unexpected<Error> invalid(std::string place, const std::string& what) {
-  std::string message = "'" + place + "' " + what + ".";
-  return fail(ErrorCode::invalid_value, std::move(message), std::move(place));
-}
 
 std::unexpected<Error> out_of_range(const Parameter& p, std::string place, double value) {
   std::string message = "'" + place + "' is ";
@@ -39,10 +35,10 @@ std::unexpected<Error> out_of_range(const Parameter& p, std::string place, doubl
 }
 
 std::unexpected<Error> wrong_type(const Parameter& p, std::string place, JsonView value) {
-  return invalid(std::move(place),
-                 std::string("must be ") + (type_name(p) == "integer" ? "an " : "a ") +
-                     std::string(type_name(p)) + ", not " +
-                     (value.is_string() ? "the string " + config::quoted(value.text()) : value.type_name()));
+  return field_error(
+      ErrorCode::invalid_value, std::move(place),
+      std::string("must be ") + (type_name(p) == "integer" ? "an " : "a ") + std::string(type_name(p)) +
+          ", not " + (value.is_string() ? "the string " + config::quoted(value.text()) : value.type_name()));
 }
 
 struct Assign {
@@ -128,7 +124,8 @@ Result<void> read_parameters(const Fields& object, SamplingParams& sampling, Sca
     auto ok = std::visit(Assign{p, place, value, sampling, scalars}, p.destination);
     if (!ok) return pass(ok);
     if (other_name != read.end() && value_of(p, sampling, scalars) != before)
-      return invalid(place, "contradicts '" + object.place_of((*other_name)->name) + "'");
+      return field_error(ErrorCode::invalid_value, place,
+                         "contradicts '" + object.place_of((*other_name)->name) + "'");
     read.push_back(&p);
   }
   return {};
@@ -142,21 +139,24 @@ Result<void> read_stop(const Fields& object, std::vector<std::string>& stop) {
     stop.emplace_back(value.text());
   else if (value.is_array()) {
     if (value.size() > kMaxStops)
-      return invalid(place, "has more than " + std::to_string(kMaxStops) + " strings");
+      return field_error(ErrorCode::invalid_value, place,
+                         "has more than " + std::to_string(kMaxStops) + " strings");
     for (const auto& one : value.members()) {
       if (one.value.is_null()) continue;
-      if (!one.value.is_string()) return invalid(place, "must be a string or an array of strings");
+      if (!one.value.is_string())
+        return field_error(ErrorCode::invalid_value, place, "must be a string or an array of strings");
       stop.emplace_back(one.value.text());
     }
   } else {
-    return invalid(place, "must be a string or an array of strings");
+    return field_error(ErrorCode::invalid_value, place, "must be a string or an array of strings");
   }
   // Forms that were left empty send an empty string, alone or in an array: it stops nothing.
   std::erase(stop, std::string());
   for (const auto& one : stop)
     if (one.size() > kMaxStopBytes)
-      return invalid(place, "has a string of " + std::to_string(one.size()) + " bytes; the limit is " +
-                                std::to_string(kMaxStopBytes));
+      return field_error(ErrorCode::invalid_value, place,
+                         "has a string of " + std::to_string(one.size()) + " bytes; the limit is " +
+                             std::to_string(kMaxStopBytes));
   return {};
 }
 
@@ -168,7 +168,7 @@ Result<void> read_seed(const Fields& object, Generate& out) {
   else if (value.is_integer())
     out.base.sampling.seed = static_cast<std::uint64_t>(value.as_integer());
   else
-    return invalid(object.place_of("seed"), "must be a 64-bit integer");
+    return field_error(ErrorCode::invalid_value, object.place_of("seed"), "must be a 64-bit integer");
   out.seeded = true;
   return {};
 }

@@ -86,9 +86,6 @@ class Limits {
   // The requests, bytes and tokens that the app has left now.
   Standings standings_of(const std::string& app, const config::AppLimits& limits, const Now& now);
 
-  // The refusal that admit() would answer now; reserves nothing. nullopt: it would admit the request.
-  std::optional<Refusal> refusal(const std::string& app, const config::AppLimits& limits,
-                                 const Demand& demand, const Now& now);
   // Reserves what a charged request may come to. rate_limited, or invalid_value where it asks for what the
   // limits never allow. Nothing is counted where it is refused.
   std::expected<Reservation, Refusal> admit(const std::string& app, const config::AppLimits& limits,
@@ -106,6 +103,9 @@ class Limits {
   std::uint32_t in_flight(const std::string& app) const;
 
  private:
+  // The refusal that admit() would answer now; reserves nothing. nullopt: it would admit the request.
+  std::optional<Refusal> refusal(const std::string& app, const config::AppLimits& limits,
+                                 const Demand& demand, const Now& now);
   // A clock that is set back finds its day as it left it; those farthest from now are forgotten.
   static constexpr std::size_t kKeptDays = 16;
   struct Day {

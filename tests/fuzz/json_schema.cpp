@@ -7,6 +7,7 @@
 #include "backends/grammar/json_schema.hpp"
 #include "backends/grammar/regex.hpp"
 #include "config/json_reader.hpp"
+#include "tests/fuzz/check_grammar.hpp"
 
 namespace {
 
@@ -51,13 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!grammar.error().message.empty() && grammar.error().where == same.error().where);
     return 0;
   }
-  require(grammar->memory() <= limits.memory && grammar->nodes() == same->nodes());
-  for (std::size_t r = 0; r < grammar->rules(); ++r) require(grammar->is_defined(static_cast<RuleId>(r)));
-  for (std::size_t i = 0; i < grammar->nodes(); ++i) {
-    const Node& node = grammar->node(static_cast<NodeId>(i));
-    require(node.kind != Kind::choice || node.count > 0);
-    require(node.kind != Kind::repeat || node.least <= node.most);
-    for (const NodeId child : grammar->children(node)) require(static_cast<std::size_t>(child) < i);
-  }
+  require(grammar->nodes() == same->nodes());
+  check_grammar(*grammar, limits);
   return 0;
 }

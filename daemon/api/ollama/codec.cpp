@@ -27,10 +27,6 @@ enum RouteId : std::uint8_t {
 constexpr Route manages(std::string_view path, std::string_view method = "POST") {
   return {method, path, Access::app, BodyType::json, "unserved", false, kManages};
 }
-// A path for a feature that nothing here serves: admit() refuses it at its head.
-constexpr Route unserved(std::string_view path, config::Feature feature) {
-  return {"POST", path, Access::app, BodyType::none, "unserved", false, kUnserved, feature};
-}
 
 constexpr std::array kRoutes{
     Route{"GET", "/api/version", Access::open, BodyType::none, "version", false, kVersionRoute},
@@ -44,8 +40,8 @@ constexpr std::array kRoutes{
     manages("/api/create"),
     manages("/api/copy"),
     manages("/api/delete", "DELETE"),
-    unserved("/api/embed", config::Feature::embeddings),
-    unserved("/api/embeddings", config::Feature::embeddings),
+    unserved_route("POST", "/api/embed", config::Feature::embeddings, kUnserved),
+    unserved_route("POST", "/api/embeddings", config::Feature::embeddings, kUnserved),
 };
 
 constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};

@@ -7,6 +7,7 @@
 #include "backends/constrain/constraint.hpp"
 #include "daemon/api/chat_messages.hpp"
 #include "daemon/api/constraint_verdicts.hpp"
+#include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
 #include "daemon/api/json_rewriter.hpp"
 #include "daemon/api/ollama/field_table.hpp"
@@ -17,22 +18,18 @@
 namespace flyball::api::ollama {
 namespace {
 
-std::unexpected<Error> refuse(ErrorCode code, std::string param, const std::string& what) {
-  std::string message = "'" + param + "' " + what + ".";
-  return fail(code, std::move(message), std::move(param));
-}
-
 Result<std::string_view> read_text(const Fields& body, std::string_view name) {
   const JsonView value = body.member(name);
   if (!value) return std::string_view();
-  if (!value.is_string()) return refuse(ErrorCode::invalid_value, std::string(name), "must be a string");
+  if (!value.is_string()) return field_error(ErrorCode::invalid_value, std::string(name), "must be a string");
   return value.text();
 }
 
 Result<bool> read_flag(const Fields& body, std::string_view name) {
   const JsonView value = body.member(name);
   if (!value) return false;
-  if (!value.is_boolean()) return refuse(ErrorCode::invalid_value, std::string(name), "must be a boolean");
+  if (!value.is_boolean())
+    return field_error(ErrorCode::invalid_value, std::string(name), "must be a boolean");
   return value.as_bool();
 }
 
@@ -44,7 +41,7 @@ Result<void> read_format(const Fields& body, Generate& out) {
   if (format.is_object())
     constraint = {Constraint::Kind::json_schema, PackedJson(format)};
   else if (!format.is_string() || format.text() != "json")
-    return refuse(ErrorCode::invalid_value, "format", "must be \"json\" or a JSON schema, an object");
+    return field_error(ErrorCode::invalid_value, "format", "must be \"json\" or a JSON schema, an object");
   if (auto ok = constrain::check_size(constraint); !ok)
     return std::unexpected(refusal_at("format", ok.error()));
   out.base.constraint = std::move(constraint);
@@ -56,8 +53,8 @@ Result<void> read_format(const Fields& body, Generate& out) {
 Result<void> check_think(const Fields& body) {
   const JsonView think = body.member("think");
   if (!think || (think.is_boolean() && !think.as_bool())) return {};
-  return refuse(ErrorCode::unsupported_value, "think",
-                "is served as false only: what the model reasons is part of the text");
+  return field_error(ErrorCode::unsupported_value, "think",
+                     "is served as false only: what the model reasons is part of the text");
 }
 
 // Tells the model's template that `think` is false, in the name that most of them know.
@@ -78,11 +75,11 @@ Result<void> read_repeat_last_n(const Fields& options, SamplingParams& sampling)
   const JsonView value = options.member("repeat_last_n");
   if (!value) return {};
   const std::string place = options.place_of("repeat_last_n");
-  if (!value.is_integer()) return refuse(ErrorCode::invalid_value, place, "must be an integer");
+  if (!value.is_integer()) return field_error(ErrorCode::invalid_value, place, "must be an integer");
   if (value.as_integer() == 0) sampling.repetition_penalty = 1;
   if (value.as_integer() <= 0 || sampling.repetition_penalty == 1) return {};
-  return refuse(ErrorCode::unsupported_value, place,
-                "is served as -1 or 0 only: 'repeat_penalty' sees the whole sequence");
+  return field_error(ErrorCode::unsupported_value, place,
+                     "is served as -1 or 0 only: 'repeat_penalty' sees the whole sequence");
 }
 
 // Reads all but the prompt.
@@ -99,7 +96,7 @@ Result<void> read_settings(const Fields& body, Generate& out) {
   scalars.stream = true;
   if (auto ok = read_parameters(body, sampling, scalars); !ok) return ok;
   if (const JsonView given = body.member("options")) {
-    if (!given.is_object()) return refuse(ErrorCode::invalid_value, "options", "must be an object");
+    if (!given.is_object()) return field_error(ErrorCode::invalid_value, "options", "must be an object");
     const Fields options(given, field_table(), body.endpoints(), out.unknown, FieldOf::options, "options");
     auto ok = read_parameters(options, sampling, scalars);
     if (ok) ok = read_repeat_last_n(options, sampling);
@@ -126,8 +123,8 @@ void append_message(JsonRewriter& out, std::string_view role, std::string_view c
 
 // Other servers load a model by such a request.
 std::unexpected<Error> empty_prompt(std::string_view field) {
-  return refuse(ErrorCode::unsupported_value, std::string(field),
-                "is empty; a model is loaded by its first request");
+  return field_error(ErrorCode::unsupported_value, std::string(field),
+                     "is empty; a model is loaded by its first request");
 }
 
 }  // namespace
@@ -152,8 +149,8 @@ Result<Generate> parse_chat(JsonView document) {
   }
   out.has_tools = !prompt.tools.empty();
   if (out.has_tools && out.base.constraint)
-    return refuse(ErrorCode::unsupported_feature, "tools",
-                  "are not served beside 'format': a constrained answer cannot hold tool calls");
+    return field_error(ErrorCode::unsupported_feature, "tools",
+                       "are not served beside 'format': a constrained answer cannot hold tool calls");
   tell_think(body, prompt);
   out.prompt_bytes = prompt.messages.json_bytes() + prompt.tools.json_bytes();
   out.prompts.emplace_back(std::move(prompt));
@@ -176,7 +173,7 @@ Result<Generate> parse_generate(JsonView document) {
   out.writer = std::make_unique<Writer>(Writer::Shape::text);
   if (*raw) {
     if (!system->empty())
-      return refuse(ErrorCode::invalid_value, "system", "is only allowed where 'raw' is not true");
+      return field_error(ErrorCode::invalid_value, "system", "is only allowed where 'raw' is not true");
     out.kind = Generate::Kind::completion;
     out.prompts.emplace_back(TextPrompt{std::string(*prompt)});
     return out;
@@ -203,7 +200,7 @@ Result<ShowModel> parse_show(JsonView document) {
   if (!name) return pass(name);
   if (model->empty() && name->empty()) return missing("model", out.unknown);
   if (!model->empty() && !name->empty() && *model != *name)
-    return refuse(ErrorCode::invalid_value, "name", "contradicts 'model'");
+    return field_error(ErrorCode::invalid_value, "name", "contradicts 'model'");
   out.name = model->empty() ? *name : *model;
   return out;
 }

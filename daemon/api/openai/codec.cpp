@@ -12,26 +12,21 @@ namespace {
 
 enum RouteId : std::uint8_t { kModels, kModel, kChatCompletions, kLegacyCompletions, kUnserved };
 
-// A path of the API for a feature that nothing here serves: admit() refuses it at its head.
-constexpr Route unserved(std::string_view path, config::Feature feature, std::string_view method = "POST") {
-  return {method, path, Access::app, BodyType::none, "unserved", false, kUnserved, feature};
-}
-
 constexpr std::array kRoutes{
     Route{"GET", "/v1/models", Access::app, BodyType::none, "models", false, kModels},
     Route{"GET", "/v1/models/", Access::app, BodyType::none, "models", false, kModel},
     Route{"POST", "/v1/chat/completions", Access::app, BodyType::json, "chat", true, kChatCompletions},
     Route{"POST", "/v1/completions", Access::app, BodyType::json, "completion", true, kLegacyCompletions},
-    unserved("/v1/embeddings", config::Feature::embeddings),
-    unserved("/v1/rerank", config::Feature::rerank),
-    unserved("/v1/audio/transcriptions", config::Feature::audio),
-    unserved("/v1/audio/translations", config::Feature::audio),
-    unserved("/v1/audio/speech", config::Feature::speech_output),
-    unserved("/v1/images/generations", config::Feature::image_generation),
-    unserved("/v1/images/edits", config::Feature::image_generation),
-    unserved("/v1/images/variations", config::Feature::image_generation),
-    unserved("/v1/fine_tuning/jobs", config::Feature::fine_tuning),
-    unserved("/v1/fine_tuning/jobs", config::Feature::fine_tuning, "GET"),
+    unserved_route("POST", "/v1/embeddings", config::Feature::embeddings, kUnserved),
+    unserved_route("POST", "/v1/rerank", config::Feature::rerank, kUnserved),
+    unserved_route("POST", "/v1/audio/transcriptions", config::Feature::audio, kUnserved),
+    unserved_route("POST", "/v1/audio/translations", config::Feature::audio, kUnserved),
+    unserved_route("POST", "/v1/audio/speech", config::Feature::speech_output, kUnserved),
+    unserved_route("POST", "/v1/images/generations", config::Feature::image_generation, kUnserved),
+    unserved_route("POST", "/v1/images/edits", config::Feature::image_generation, kUnserved),
+    unserved_route("POST", "/v1/images/variations", config::Feature::image_generation, kUnserved),
+    unserved_route("POST", "/v1/fine_tuning/jobs", config::Feature::fine_tuning, kUnserved),
+    unserved_route("GET", "/v1/fine_tuning/jobs", config::Feature::fine_tuning, kUnserved),
 };
 
 constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
 #include "daemon/api/openai/messages.hpp"
 #include "daemon/api/openai/structured_output.hpp"
@@ -16,30 +17,22 @@ namespace {
 
 using Kind = Generate::Kind;
 
-std::unexpected<Error> invalid(std::string param, const std::string& what) {
-  std::string message = "'" + param + "' " + what + ".";
-  return fail(ErrorCode::invalid_value, std::move(message), std::move(param));
-}
-
-std::unexpected<Error> unsupported(std::string param, const std::string& what) {
-  std::string message = "'" + param + "' " + what + ".";
-  return fail(ErrorCode::unsupported_value, std::move(message), std::move(param));
-}
-
 Result<void> read_logit_bias(const Fields& body, std::map<Token, float>& bias) {
   const JsonView value = body.member("logit_bias");
   if (!value) return {};
-  if (!value.is_object()) return invalid("logit_bias", "must be an object of token ids and numbers");
+  if (!value.is_object())
+    return field_error(ErrorCode::invalid_value, "logit_bias", "must be an object of token ids and numbers");
   if (value.size() > kMaxLogitBias)
-    return invalid("logit_bias", "has more than " + std::to_string(kMaxLogitBias) + " entries");
+    return field_error(ErrorCode::invalid_value, "logit_bias",
+                       "has more than " + std::to_string(kMaxLogitBias) + " entries");
   for (const auto& [key, number] : value.members()) {
     Token token = 0;
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (ec != std::errc() || end != key.data() + key.size() || token < 0)
-      return invalid("logit_bias", "has a key that is no token id");
+      return field_error(ErrorCode::invalid_value, "logit_bias", "has a key that is no token id");
     if (number.is_null()) continue;
     if (!number.is_number() || !(std::abs(number.as_double()) <= 100.0))
-      return invalid("logit_bias", "must have values from -100 to 100");
+      return field_error(ErrorCode::invalid_value, "logit_bias", "must have values from -100 to 100");
     bias[token] = static_cast<float>(number.as_double());
   }
   return {};
@@ -49,10 +42,13 @@ Result<void> read_stream_options(const Fields& body, bool stream, bool& include_
                                  UnknownFields& unknown) {
   const JsonView options = body.member("stream_options");
   if (!options) return {};
-  if (!options.is_object()) return invalid("stream_options", "must be an object");
-  if (!stream) return invalid("stream_options", "is only allowed when 'stream' is true");
+  if (!options.is_object())
+    return field_error(ErrorCode::invalid_value, "stream_options", "must be an object");
+  if (!stream)
+    return field_error(ErrorCode::invalid_value, "stream_options", "is only allowed when 'stream' is true");
   if (const JsonView usage = options.member("include_usage")) {
-    if (!usage.is_boolean()) return invalid("stream_options.include_usage", "must be a boolean");
+    if (!usage.is_boolean())
+      return field_error(ErrorCode::invalid_value, "stream_options.include_usage", "must be a boolean");
     include_usage = usage.as_bool();
   }
   return check_members(options, field_table(), FieldOf::stream_options, kBoth, "stream_options", unknown);
@@ -82,7 +78,7 @@ Result<void> read_logprobs(const Scalars& scalars, Generate& out) {
     return {};
   }
   if (scalars.top_logprobs > 0 && !scalars.logprobs)
-    return invalid("top_logprobs", "is only allowed when 'logprobs' is true");
+    return field_error(ErrorCode::invalid_value, "top_logprobs", "is only allowed when 'logprobs' is true");
   top = scalars.logprobs ? std::max(scalars.top_logprobs, 0) : -1;
   return {};
 }
@@ -92,10 +88,10 @@ Result<TokenPrompt> read_tokens(JsonView array) {
   prompt.tokens.reserve(array.size());
   for (const auto& [key, id] : array.members()) {
     if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
-      return invalid("prompt", "has an element that is no token id");
+      return field_error(ErrorCode::invalid_value, "prompt", "has an element that is no token id");
     prompt.tokens.push_back(static_cast<Token>(id.as_integer()));
   }
-  if (prompt.tokens.empty()) return invalid("prompt", "has no tokens");
+  if (prompt.tokens.empty()) return field_error(ErrorCode::invalid_value, "prompt", "has no tokens");
   return prompt;
 }
 
@@ -106,14 +102,16 @@ Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
   if (prompt.is_string()) {
     out.prompts.emplace_back(TextPrompt{std::string(prompt.text())});
   } else if (!prompt.is_array() || prompt.size() == 0) {
-    return invalid("prompt", "must be a string, an array of strings, or an array of token ids");
+    return field_error(ErrorCode::invalid_value, "prompt",
+                       "must be a string, an array of strings, or an array of token ids");
   } else if ((*prompt.members().begin()).value.is_number()) {
     auto tokens = read_tokens(prompt);
     if (!tokens) return pass(tokens);
     out.prompts.emplace_back(std::move(*tokens));
   } else {
     if (prompt.size() > kMaxChoices)
-      return invalid("prompt", "has more than " + std::to_string(kMaxChoices) + " prompts");
+      return field_error(ErrorCode::invalid_value, "prompt",
+                         "has more than " + std::to_string(kMaxChoices) + " prompts");
     for (const auto& [key, one] : prompt.members()) {
       if (one.is_string()) {
         out.prompts.emplace_back(TextPrompt{std::string(one.text())});
@@ -122,7 +120,8 @@ Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
         if (!tokens) return pass(tokens);
         out.prompts.emplace_back(std::move(*tokens));
       } else {
-        return invalid("prompt", "must be a string, an array of strings, or an array of token ids");
+        return field_error(ErrorCode::invalid_value, "prompt",
+                           "must be a string, an array of strings, or an array of token ids");
       }
     }
   }
@@ -145,7 +144,7 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
   const Endpoints endpoint = kind == Kind::chat ? kChat : kCompletions;
   const Fields body(document, field_table(), static_cast<Endpoints>(endpoint | also), out.unknown);
   if (const JsonView model = body.member("model")) {
-    if (!model.is_string()) return invalid("model", "must be a string");
+    if (!model.is_string()) return field_error(ErrorCode::invalid_value, "model", "must be a string");
     out.model = model.text();
   }
   Scalars scalars;
@@ -165,9 +164,9 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
   out.n = scalars.n;
   out.base.max_tokens = max_tokens(scalars, kind);
   out.base.ignore_eos = scalars.ignore_eos;
-  if (scalars.echo) return unsupported("echo", "is not served");
+  if (scalars.echo) return field_error(ErrorCode::unsupported_value, "echo", "is not served");
   if (scalars.best_of != 0 && scalars.best_of != out.n)
-    return unsupported("best_of", "is served only when it equals 'n'");
+    return field_error(ErrorCode::unsupported_value, "best_of", "is served only when it equals 'n'");
   bool include_usage = false;
   if (ok = read_stream_options(body, scalars.stream, include_usage, out.unknown); !ok) return pass(ok);
 
@@ -187,7 +186,8 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
     return pass(ok);
   }
   if (out.choices() > kMaxChoices)
-    return invalid("n", "times the number of prompts is more than " + std::to_string(kMaxChoices));
+    return field_error(ErrorCode::invalid_value, "n",
+                       "times the number of prompts is more than " + std::to_string(kMaxChoices));
   out.writer = std::make_unique<Writer>(kind, out.base.sampling.top_logprobs >= 0, include_usage);
   return out;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/api/chat_messages.hpp"
+#include "daemon/api/field_error.hpp"
 #include "daemon/api/openai/field_table.hpp"
 
 namespace flyball::api::openai {
@@ -15,15 +16,10 @@ namespace {
 // them.
 constexpr std::array<std::string_view, 4> kOwnVariables{"messages", "tools", "bos_token", "eos_token"};
 
-std::unexpected<Error> invalid(ErrorCode code, std::string param, const std::string& what) {
-  std::string message = "'" + param + "' " + what + ".";
-  return fail(code, std::move(message), std::move(param));
-}
-
 Result<PackedJson> read_chosen_tools(const Fields& body, UnknownFields& unknown) {
   const JsonView choice = body.member("tool_choice");
   if (choice && !(choice.is_string() && (choice.text() == "none" || choice.text() == "auto")))
-    return invalid(ErrorCode::unsupported_value, "tool_choice", "is served as 'none' or 'auto' only");
+    return field_error(ErrorCode::unsupported_value, "tool_choice", "is served as 'none' or 'auto' only");
   const JsonView tools = body.member("tools");
   if (!tools) return PackedJson();
   auto read = read_tools(tools, field_table(), kChat, unknown);
@@ -49,16 +45,16 @@ Result<ChatPrompt> read_chat_prompt(const Fields& body, std::string& note, Unkno
 
   if (const JsonView args = body.member("chat_template_kwargs")) {
     if (!args.is_object())
-      return invalid(ErrorCode::invalid_value, "chat_template_kwargs", "must be an object");
+      return field_error(ErrorCode::invalid_value, "chat_template_kwargs", "must be an object");
     for (const std::string_view own : kOwnVariables)
       if (args.find(own))
-        return invalid(ErrorCode::invalid_value, "chat_template_kwargs." + std::string(own),
-                       "is set by the daemon alone");
+        return field_error(ErrorCode::invalid_value, "chat_template_kwargs." + std::string(own),
+                           "is set by the daemon alone");
     prompt.template_args = PackedJson(args);
   }
   if (const JsonView generation = body.member("add_generation_prompt")) {
     if (!generation.is_boolean())
-      return invalid(ErrorCode::invalid_value, "add_generation_prompt", "must be a boolean");
+      return field_error(ErrorCode::invalid_value, "add_generation_prompt", "must be a boolean");
     prompt.add_generation_prompt = generation.as_bool();
   }
   return prompt;

@@ -7,6 +7,7 @@
 #include "backends/constrain/constraint.hpp"
 #include "config/json_reader.hpp"
 #include "daemon/api/constraint_verdicts.hpp"
+#include "daemon/api/field_error.hpp"
 #include "daemon/api/openai/field_table.hpp"
 
 namespace flyball::api::openai {
@@ -39,11 +40,6 @@ constexpr std::array kStructuredForms{
 };
 constexpr std::array<std::string_view, 3> kTagMembers{"structures", "triggers", "format"};
 
-std::unexpected<Error> refuse(ErrorCode code, std::string param, const std::string& what) {
-  std::string message = "'" + param + "' " + what + ".";
-  return fail(code, std::move(message), std::move(param));
-}
-
 // A string that is empty asks for nothing.
 bool is_absent(JsonView value) {
   return !value || value.is_null() || (value.is_string() && value.text().empty());
@@ -63,14 +59,15 @@ bool is_list_of_strings(JsonView value) {
 // `what` the object is. A string holds it as JSON text.
 Result<PackedJson> read_object(JsonView value, const std::string& place, const std::string& what) {
   if (value.is_object()) return PackedJson(value);
-  if (!value.is_string()) return refuse(ErrorCode::invalid_value, place, "must be " + what + ", an object");
+  if (!value.is_string())
+    return field_error(ErrorCode::invalid_value, place, "must be " + what + ", an object");
   auto object = read_packed(value.text(), {}, "'" + place + "'");
   if (!object) {
     object.error().param = place;
     return object;
   }
   if (!object->view().is_object())
-    return refuse(ErrorCode::invalid_value, place, "must hold " + what + ", an object");
+    return field_error(ErrorCode::invalid_value, place, "must hold " + what + ", an object");
   return object;
 }
 
@@ -92,9 +89,9 @@ Result<PackedJson> read_source(Form form, JsonView value, const std::string& pla
   if (form == Form::structural_tag) return read_object(value, place, "a structural tag");
   if (form == Form::choice) {
     if (!is_list_of_strings(value))
-      return refuse(ErrorCode::invalid_value, place, "must be an array of strings");
+      return field_error(ErrorCode::invalid_value, place, "must be an array of strings");
   } else if (!value.is_string()) {
-    return refuse(ErrorCode::invalid_value, place, "must be a string");
+    return field_error(ErrorCode::invalid_value, place, "must be a string");
   }
   return PackedJson(value);
 }
@@ -145,7 +142,7 @@ class StructuredOutputReader {
     if (!format) return {};
     const JsonView type = format.is_object() ? format.member("type") : JsonView();
     if (!type.is_string())
-      return refuse(ErrorCode::invalid_value, "response_format", "must be an object with a 'type'");
+      return field_error(ErrorCode::invalid_value, "response_format", "must be an object with a 'type'");
     if (auto ok = check_members(format, field_table(), FieldOf::response_format, kBoth, "response_format",
                                 unknown_);
         !ok)
@@ -154,22 +151,22 @@ class StructuredOutputReader {
     const bool is_tag = type.text() == "structural_tag";
     for (const std::string_view name : kTagMembers)
       if (!is_tag && format.member(name))
-        return refuse(ErrorCode::invalid_value, "response_format." + std::string(name),
-                      "is only allowed with the type 'structural_tag'");
+        return field_error(ErrorCode::invalid_value, "response_format." + std::string(name),
+                           "is only allowed with the type 'structural_tag'");
     if (type.text() == "json_schema") return read_json_schema(wrapper, schema);
     if (wrapper)
-      return refuse(ErrorCode::invalid_value, "response_format.json_schema",
-                    "is only allowed with the type 'json_schema'");
+      return field_error(ErrorCode::invalid_value, "response_format.json_schema",
+                         "is only allowed with the type 'json_schema'");
     if (type.text() == "json_object")
       return is_absent(schema) || is_empty_object(schema)
                  ? put(Form::json_object, {}, "response_format")
                  : add(Form::json_schema, schema, "response_format.schema");
     if (type.text() != "text" && !is_tag)
-      return refuse(ErrorCode::unsupported_value, "response_format.type",
-                    "is served as 'text', 'json_object', 'json_schema' or 'structural_tag' only");
+      return field_error(ErrorCode::unsupported_value, "response_format.type",
+                         "is served as 'text', 'json_object', 'json_schema' or 'structural_tag' only");
     if (schema)
-      return refuse(ErrorCode::invalid_value, "response_format.schema",
-                    "is only allowed with the type 'json_schema' or 'json_object'");
+      return field_error(ErrorCode::invalid_value, "response_format.schema",
+                         "is only allowed with the type 'json_schema' or 'json_object'");
     if (is_tag) return put(Form::structural_tag, tag_in(format), "response_format");
     return {};
   }
@@ -180,12 +177,12 @@ class StructuredOutputReader {
       if (auto ok = add(Form::json_schema, schema, "response_format.schema"); !ok || !wrapper) return ok;
     const std::string place = "response_format.json_schema";
     if (wrapper && !wrapper.is_object())
-      return refuse(ErrorCode::invalid_value, place, "must be an object with a 'schema'");
+      return field_error(ErrorCode::invalid_value, place, "must be an object with a 'schema'");
     const JsonView wrapped = wrapper ? wrapper.member("schema") : JsonView();
     if (wrapper)
       if (auto ok = check_members(wrapper, field_table(), FieldOf::json_schema, kBoth, place, unknown_); !ok)
         return ok;
-    if (is_absent(wrapped)) return refuse(ErrorCode::missing_field, place + ".schema", "is required");
+    if (is_absent(wrapped)) return field_error(ErrorCode::missing_field, place + ".schema", "is required");
     return add(Form::json_schema, wrapped, place + ".schema");
   }
 
@@ -193,7 +190,7 @@ class StructuredOutputReader {
     const std::string place = "structured_outputs";
     const JsonView object = body_.member(place);
     if (!object) return {};
-    if (!object.is_object()) return refuse(ErrorCode::invalid_value, place, "must be an object");
+    if (!object.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
     if (auto ok = check_members(object, field_table(), FieldOf::structured_outputs, kBoth, place, unknown_);
         !ok)
       return ok;
@@ -214,7 +211,7 @@ class StructuredOutputReader {
     const JsonView flag = object.member(name);
     if (!flag) return false;
     if (!flag.is_boolean())
-      return refuse(ErrorCode::invalid_value, place + "." + std::string(name), "must be a boolean");
+      return field_error(ErrorCode::invalid_value, place + "." + std::string(name), "must be a boolean");
     return flag.as_bool();
   }
 
