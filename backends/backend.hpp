@@ -14,6 +14,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "backends/answer_form.hpp"
 #include "backends/constraint.hpp"
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
@@ -74,6 +75,8 @@ struct CompletionRequest {
   std::uint32_t total_tokens = 0;
   std::vector<std::string> stop;  // at most 16 of at most 256 bytes
   bool ignore_eos = false;
+  // The answer's text shows control tokens, and its deltas mark them. No stop string is met across one.
+  bool marks_control = false;
   // Every text that is sent begins a word of it, and an answer that ends by `stop`, a stop string apart, is a
   // word.
   // ignore_eos has no effect then: the answer ends where its word does.
@@ -96,12 +99,23 @@ struct TokenLogprob {
   bool in_text = true;  // false: a control token, which the answer's text leaves out
 };
 
+// A part of a delta's text, in bytes.
+struct ControlSpan {
+  std::uint32_t begin = 0, end = 0;
+  bool operator==(const ControlSpan&) const = default;
+};
+
 // Newly generated tokens and the text they released. Text is whole UTF-8 sequences only, and may be empty
 // while a sequence or a possible stop string is incomplete. Upstreams leave tokens empty.
 struct Delta {
   std::string text;
   std::vector<Token> tokens;
   std::vector<TokenLogprob> logprobs;
+  // The parts of `text` that are the spellings of control tokens, in order, apart, none empty. Empty unless
+  // the request marks them.
+  std::vector<ControlSpan> control;
+  // With an engine's first delta of a request that marks control tokens; nullopt in others, and of upstreams.
+  std::optional<AnswerForm> form;
   std::uint32_t prompt_tokens = 0;  // with the first token an engine computes, as in Usage; 0 in other events
   std::uint32_t cached_tokens = 0;
 };
@@ -196,6 +210,7 @@ struct BackendInfo {         // fixed once ready
   std::uint64_t kv_token_bytes = 0;      // of one token's KV as f16; 0: not known, as of one that is ready
   bool has_chat_template = false;
   std::optional<bool> tool_template;  // the file's chat template has a place for tools; nullopt: not known
+  AnswerForm form;                    // as the file's chat template tells; the default where it has none
   std::vector<DeviceShare> devices;   // in order of layers; empty: the machine's own processors
 };
 // KV of one sequence of so many tokens, kept as `kv_type`. 0: not known.

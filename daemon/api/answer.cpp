@@ -12,10 +12,10 @@ struct Gatherer {
   void operator()(const event::Text& e) const { choice.text += e.text; }
   void operator()(const event::Reasoning& e) const { choice.reasoning += e.text; }
   void operator()(const event::CallBegin& e) const {
-    choice.calls.push_back({std::string(e.id), std::string(e.name), {}});
+    choice.calls.push_back({std::string(e.id), std::string(e.name), {}, false});
   }
   void operator()(const event::CallArguments& e) const { choice.calls.at(e.call).arguments += e.json; }
-  void operator()(const event::CallEnd&) const {}
+  void operator()(const event::CallEnd& e) const { choice.calls.at(e.call).complete = e.complete; }
   void operator()(const event::Logprobs& e) const {
     for (const TokenLogprob& token : e.tokens) choice.logprobs.append(token);
   }
@@ -35,20 +35,49 @@ const AnswerEvents& ChoiceReader::read(const Delta& delta) {
   events_.clear();
   if (!began_ && delta.prompt_tokens > 0)
     events_.push_back(event::Used{{delta.prompt_tokens, 0, delta.cached_tokens}});
+  if (!began_ && make_) parser_ = make_(delta.form.value_or(AnswerForm{}), ids_);
   began_ = true;
   if (!delta.logprobs.empty()) events_.push_back(event::Logprobs{delta.logprobs});
-  if (delta.text.empty()) return events_;
-  if (parser_)
-    parser_->parse(delta.text, events_);
-  else
-    events_.push_back(event::Text{delta.text});
+  const bool reasoned = parser_ && parser_->in_reasoning();
+  read_text(delta);
+  if (reasoned || (parser_ && parser_->in_reasoning()))
+    reasoning_tokens_ += static_cast<std::uint32_t>(delta.tokens.size());
+  find_calls();
   return events_;
+}
+
+void ChoiceReader::find_calls() {
+  calls_ = calls_ || std::ranges::any_of(events_, [](const AnswerEvent& event) {
+             return std::holds_alternative<event::CallBegin>(event);
+           });
+}
+
+void ChoiceReader::read_text(const Delta& delta) {
+  const std::string_view text = delta.text;
+  const auto read_part = [&](std::size_t begin, std::size_t end, bool control) {
+    if (begin == end) return;
+    const std::string_view part = text.substr(begin, end - begin);
+    if (parser_)
+      parser_->parse(part, control, events_);
+    else if (!control)
+      events_.push_back(event::Text{part});
+  };
+  std::size_t at = 0;
+  for (const ControlSpan& span : delta.control) {
+    read_part(at, span.begin, false);
+    read_part(span.begin, span.end, true);
+    at = span.end;
+  }
+  read_part(at, text.size(), false);
 }
 
 const AnswerEvents& ChoiceReader::read(const Done& done, const Totals* totals) {
   events_.clear();
   if (parser_) parser_->end(events_);
-  events_.push_back(event::Finish{done.reason, done.stop_text, done.timings});
+  find_calls();
+  const bool called = calls_ && done.reason == FinishReason::stop;
+  events_.push_back(
+      event::Finish{called ? FinishReason::tool_calls : done.reason, done.stop_text, done.timings});
   if (totals != nullptr) events_.push_back(event::Ended{*totals});
   return events_;
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,7 +19,8 @@ namespace flyball::api {
 
 struct Totals {  // of the whole request
   Usage usage;
-  std::uint64_t took_us = 0;  // since its first byte came
+  std::uint64_t took_us = 0;           // since its first byte came
+  std::uint32_t reasoning_tokens = 0;  // of the completion's
 };
 
 // The events of one choice of an answer. Views are valid while the event is being written.
@@ -40,6 +42,8 @@ struct CallArguments {
 };
 struct CallEnd {
   std::uint32_t call = 0;
+  bool complete =
+      true;  // the arguments are a JSON object; false: the answer broke off or went astray in them
 };
 struct Logprobs {  // of the tokens behind what follows in this batch, or behind text that is held back
   std::span<const TokenLogprob> tokens;
@@ -69,32 +73,46 @@ using AnswerEvents = std::vector<AnswerEvent>;
 class TextParser {
  public:
   virtual ~TextParser() = default;
-  // Appends what `text` completes. Views into `text` and into the parser stay valid until the next call.
-  virtual void parse(std::string_view text, AnswerEvents& out) = 0;
+  // Appends what `text` completes. `control`: it is the whole spelling of one control token, which shows in
+  // no event. Views into `text` and into the parser stay valid until the next read of the choice.
+  virtual void parse(std::string_view text, bool control, AnswerEvents& out) = 0;
   virtual void end(AnswerEvents& out) = 0;  // what was held back
+  virtual bool in_reasoning() const noexcept = 0;
 };
+// The parser of a choice whose answer has this form. `ids`: what the ids of its calls are made from, another
+// text for each choice of each request.
+using MakeParser = std::function<std::unique_ptr<TextParser>(const AnswerForm& form, std::string_view ids)>;
 
 // One choice's engine events to answer events. Each call returns the batch of one engine event, valid until
 // the next call; it is empty where nothing can be shown yet.
 class ChoiceReader {
  public:
-  // nullptr: everything is text.
-  explicit ChoiceReader(std::unique_ptr<TextParser> parser) : parser_(std::move(parser)) {}
+  // Of no function: everything is text. The parser is made with the first delta.
+  ChoiceReader(MakeParser make, std::string ids) : make_(std::move(make)), ids_(std::move(ids)) {}
 
   const AnswerEvents& read(const Delta& delta);
   // `totals`: where this choice is the last to end.
+  // An answer that stops with a call in it ends by tool_calls.
   const AnswerEvents& read(const Done& done, const Totals* totals);
+  std::uint32_t reasoning_tokens() const noexcept { return reasoning_tokens_; }
 
  private:
+  void read_text(const Delta& delta);
+  void find_calls();
+
+  MakeParser make_;
+  std::string ids_;
   std::unique_ptr<TextParser> parser_;
   AnswerEvents events_;
-  bool began_ = false;
+  std::uint32_t reasoning_tokens_ = 0;
+  bool began_ = false, calls_ = false;
 };
 
 // One choice of an answer that is sent whole.
 struct Choice {
   struct Call {
     std::string id, name, arguments;
+    bool complete = false;  // the arguments are a JSON object
   };
   std::string text, reasoning;
   std::vector<Call> calls;

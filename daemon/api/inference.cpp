@@ -31,7 +31,7 @@ Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& code
       answerable_(exchange_->readable()) {
   progress_.reserve(unfinished_);
   for (std::size_t i = 0; i < unfinished_; ++i)
-    progress_.push_back({ChoiceReader(request.parser ? request.parser() : nullptr), 0});
+    progress_.push_back({ChoiceReader(request.parser, exchange_->id() + "/" + std::to_string(i)), 0});
   if (!stream_) whole_ = std::make_unique<WholeAnswer>(unfinished_, std::move(held), held_limit);
 }
 
@@ -113,8 +113,9 @@ void Inference::on_done(std::size_t index, const Done& done) {
   const bool last = --unfinished_ == 0;
   if (stream_ ? !streaming_ : last) answerable_ = std::chrono::steady_clock::now();
   const auto took = std::chrono::steady_clock::now() - exchange_->readable();
-  const Totals totals{usage(), static_cast<std::uint64_t>(
-                                   std::chrono::duration_cast<std::chrono::microseconds>(took).count())};
+  Totals totals{usage(), static_cast<std::uint64_t>(
+                             std::chrono::duration_cast<std::chrono::microseconds>(took).count())};
+  for (const Progress& choice : progress_) totals.reasoning_tokens += choice.reader.reasoning_tokens();
   const AnswerEvents& events = p.reader.read(done, last ? &totals : nullptr);
   if (stream_) {
     write(index, events);

@@ -20,6 +20,7 @@
 #include "config/config.hpp"
 #include "daemon/api/answer.hpp"
 #include "daemon/api/framing.hpp"
+#include "daemon/api/tool_set.hpp"
 #include "daemon/http/message.hpp"
 #include "daemon/route/facts.hpp"
 
@@ -99,7 +100,8 @@ struct Generate {
   std::string note;  // what the client should know of how it was read (x-flyball-note); "": nothing
   UnknownFields unknown;
   std::unique_ptr<AnswerWriter> writer;
-  std::function<std::unique_ptr<TextParser>()> parser;  // empty: everything is text
+  std::shared_ptr<const ToolSet> tools;  // null: none
+  MakeParser parser;                     // empty: everything is text
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };

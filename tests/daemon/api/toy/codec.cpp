@@ -59,7 +59,7 @@ std::string error_json(const Error& error) {
 // The fake engine's pieces, one of each kind: "t0 " is thought, "t2 " names a call whose arguments are "t3 ".
 class PieceParser final : public TextParser {
  public:
-  void parse(std::string_view text, AnswerEvents& out) override {
+  void parse(std::string_view text, bool, AnswerEvents& out) override {
     switch (piece_++) {
       case 0:
         out.push_back(event::Reasoning{text});
@@ -77,6 +77,7 @@ class PieceParser final : public TextParser {
   void end(AnswerEvents& out) override {
     if (piece_ > 2) out.push_back(event::CallEnd{0});
   }
+  bool in_reasoning() const noexcept override { return piece_ == 0; }
 
  private:
   int piece_ = 0;
@@ -168,7 +169,7 @@ Result<Generate> parse_say(const http::Request& request) {
   if (body->view().member("logprobs")) out.base.sampling.top_logprobs = 0;
   if (request.query() == "as=lines") out.stream = StreamFraming::ndjson;
   if (request.query() == "as=events") out.stream = StreamFraming::sse;
-  out.parser = [] { return std::make_unique<PieceParser>(); };
+  out.parser = [](const AnswerForm&, std::string_view) { return std::make_unique<PieceParser>(); };
   return out;
 }
 
