@@ -113,9 +113,9 @@ struct Delta {
   std::vector<TokenLogprob> logprobs;
   // The parts of `text` that are the spellings of control tokens, in order, apart, none empty. Empty unless
   // the request marks them.
-  std::vector<ControlSpan> control;
+  std::vector<ControlSpan> control = {};
   // With an engine's first delta of a request that marks control tokens; nullopt in others, and of upstreams.
-  std::optional<AnswerForm> form;
+  std::optional<AnswerForm> form = {};
   std::uint32_t prompt_tokens = 0;  // with the first token an engine computes, as in Usage; 0 in other events
   std::uint32_t cached_tokens = 0;
 };
@@ -210,7 +210,7 @@ struct BackendInfo {         // fixed once ready
   std::uint64_t kv_token_bytes = 0;      // of one token's KV as f16; 0: not known, as of one that is ready
   bool has_chat_template = false;
   std::optional<bool> tool_template;  // the file's chat template has a place for tools; nullopt: not known
-  AnswerForm form;                    // as the file's chat template tells; the default where it has none
+  AnswerForm form = {};  // as the file's chat template tells; the default where it has none
   std::vector<DeviceShare> devices;   // in order of layers; empty: the machine's own processors
 };
 // KV of one sequence of so many tokens, kept as `kv_type`. 0: not known.

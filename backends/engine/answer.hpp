@@ -17,11 +17,13 @@ namespace flyball::engine {
 class Answer {
  public:
   Answer(const text::Tokenizer& tokenizer, std::vector<std::string> stops, bool ignore_eos,
-         std::uint32_t max_tokens, std::uint64_t skip_bytes);
+         std::uint32_t max_tokens, std::uint64_t skip_bytes, bool marks_control = false);
 
   struct Step {
     std::string text;                    // whole characters
     std::optional<FinishReason> finish;  // then this was the last token
+    std::vector<ControlSpan> control;    // as in Delta
+    void append(Step next);              // what follows it
   };
   // is_last: whatever it is, the answer ends with it (stop). Precondition: no finish before.
   Step accept(Token token, bool is_last = false);
@@ -32,12 +34,13 @@ class Answer {
   }  // the stop string that ended it, or ""
 
  private:
-  std::string skip(std::string text);
+  // The rest of the text, without the bytes that the client has; `control` becomes its marks.
+  std::string skip(std::string text, std::vector<ControlSpan>& control);
 
   const text::Tokenizer* tokenizer_;
   text::Detokenizer detokenizer_;
   decode::StopMatcher stops_;
-  bool ignore_eos_;
+  bool ignore_eos_, marks_control_;
   std::uint32_t max_tokens_;
   std::uint64_t skip_bytes_;
   std::uint32_t n_tokens_ = 0;

@@ -159,7 +159,12 @@ class Engine {
     auto old = sequence->replay();
     if (!old) return std::move(old.error());
     bool behind = false;
-    if (!old->text.empty()) behind = !sequence->delivery().push(Delta{std::move(old->text), {}, {}});
+    if (!old->text.empty()) {
+      Delta delta{std::move(old->text), {}, {}};
+      delta.control = std::move(old->control);
+      delta.form = sequence->form();
+      behind = !sequence->delivery().push(std::move(delta));
+    }
     if (old->finish) return sequence->done(*old->finish);
     if (auto ok = scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(),
                                      sequence->most(), sequence->settings()});
@@ -337,11 +342,13 @@ class Engine {
     }
     if (sequence.delivery().closed()) return result;
     Delta delta;
-    const auto step = sequence.sample(row, scratch_, delta);
+    auto step = sequence.sample(row, scratch_, delta);
     if (!step) {
       sequence.delivery().finish(step.error());
       return result;
     }
+    delta.text = std::move(step->text);
+    delta.control = std::move(step->control);
     result.token = delta.tokens.front();
     result.forced.assign(delta.tokens.begin() + 1, delta.tokens.end());
     sequence.last_token = std::chrono::steady_clock::now();
@@ -349,6 +356,7 @@ class Engine {
       sequence.first_token = sequence.last_token;
       delta.prompt_tokens = sequence.prompt_tokens();
       delta.cached_tokens = sequence.cached_tokens;
+      delta.form = sequence.form();
     }
     shared_.completion_tokens.fetch_add(delta.tokens.size());
     if (!sequence.delivery().push(std::move(delta))) behind_.push_back(sequence.id);

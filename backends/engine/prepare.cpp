@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/constrain/constraint.hpp"
+#include "backends/text/answer_form.hpp"
 #include "backends/text/chat_form.hpp"
 
 namespace flyball::engine {
@@ -74,7 +75,9 @@ std::vector<text::TextSpan> within(const std::vector<text::TextSpan>& spans, std
   return out;
 }
 
-Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& model, std::int64_t now) {
+// `in_reasoning`: whether the answer begins within reasoning.
+Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& model, std::int64_t now,
+                                       bool& in_reasoning) {
   constexpr const char* kParam = "messages";
   if (!model.chat_template) return pass(model.chat_template);
   if (!chat.tools.empty() && !model.chat_template->reads("tools"))
@@ -97,6 +100,7 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
                           kParam);
   if (!rendered) return pass(rendered);
   const std::string_view all = rendered->text;
+  in_reasoning = text::ends_in_reasoning(all, model.chat_template->answer_form().reasoning);
   const auto is_own = [&](std::size_t from, std::size_t to) {
     return chat.control_tokens_in_content ||
            within(rendered->written, from, to) == std::vector{text::TextSpan{0, to - from}};
@@ -116,8 +120,10 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
                 model, kParam);
 }
 
-Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model, std::int64_t now) {
-  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return encode_chat(*chat, model, now);
+Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model, std::int64_t now,
+                                         bool& in_reasoning) {
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt))
+    return encode_chat(*chat, model, now, in_reasoning);
   if (const auto* text = std::get_if<TextPrompt>(&prompt))
     return encode(text->text, {.add_special = true, .parse_special = true}, model, "prompt");
   return std::move(std::get<TokenPrompt>(prompt).tokens);
@@ -182,7 +188,8 @@ std::size_t text_bytes(const Prompt& prompt) noexcept {
 }
 
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now) {
-  auto prompt = encode_prompt(request.prompt, model, now);
+  bool in_reasoning = false;
+  auto prompt = encode_prompt(request.prompt, model, now, in_reasoning);
   if (!prompt) return pass(prompt);
   const char* param = std::holds_alternative<ChatPrompt>(request.prompt) ? "messages" : "prompt";
   if (prompt->empty()) return fail(ErrorCode::invalid_value, "The prompt has no tokens.", param);
@@ -206,6 +213,11 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
   out.sampling = std::move(request.sampling);
   out.stop = std::move(request.stop);
   out.ignore_eos = request.ignore_eos && !request.constraint;
+  out.marks_control = request.marks_control;
+  if (request.marks_control && std::holds_alternative<ChatPrompt>(request.prompt)) {
+    out.form = model.chat_template->answer_form();
+    out.form->in_reasoning = in_reasoning;
+  }
   out.resume_tokens = std::move(request.resume_tokens);
   out.resume_text_bytes = request.resume_text_bytes;
   out.settings = request.settings;

@@ -42,7 +42,8 @@ struct PreparedRequest {
   std::uint32_t max_tokens = 0;  // > 0; what the context and total_tokens leave where more was asked for
   SamplingParams sampling;
   std::vector<std::string> stop;
-  bool ignore_eos = false;
+  bool ignore_eos = false, marks_control = false;
+  std::optional<AnswerForm> form = {};                // of a chat that marks control tokens
   std::optional<CompiledConstraint> constraint = {};  // set by whoever compiles them
   std::uint64_t compile_us = 0;                       // that it took
   std::vector<Token> resume_tokens;

@@ -19,7 +19,7 @@ Sequence::Sequence(PreparedRequest request, const TextModel& model, std::shared_
       tokens_(std::move(request_.prompt)),
       sampler_(request_.sampling, model.vocab_size),
       answer_(*model.tokenizer, request_.stop, request_.ignore_eos, request_.max_tokens,
-              request_.resume_text_bytes) {
+              request_.resume_text_bytes, request_.marks_control) {
   sampler_.accept_prompt(tokens_);
 }
 
@@ -37,8 +37,7 @@ Result<Answer::Step> Sequence::replay() {
     tokens_.push_back(token);
     auto step = accept(token);
     if (!step) return step;
-    all.text += step->text;
-    all.finish = step->finish;
+    all.append(std::move(*step));
     if (all.finish) return all;
   }
   if (constrained_ && constrained_->is_over()) all.finish = FinishReason::stop;
@@ -65,9 +64,9 @@ Result<Answer::Step> Sequence::add_forced(Result<Answer::Step> step, Delta& delt
   for (std::uint32_t n = 0; n < kMostForced && step && !step->finish; ++n) {
     const auto token = forced();
     if (!token) break;
-    step = accept(*token);
-    if (!step) break;
-    delta.text += step->text;
+    auto next = accept(*token);
+    if (!next) return next;
+    step->append(std::move(*next));
     delta.tokens.push_back(*token);
   }
   return step;
@@ -96,7 +95,6 @@ template <class Row>
 Result<Answer::Step> Sequence::take(Token token, const Row& row, Delta& delta) {
   auto step = accept(token);
   if (!step) return step;
-  delta.text = std::move(step->text);
   delta.tokens.push_back(token);
   if (request_.sampling.top_logprobs >= 0) {  // the end token as well: usage counts it
     const text::Tokenizer& tokenizer = *model_->tokenizer;

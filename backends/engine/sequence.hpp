@@ -41,7 +41,7 @@ class Sequence {
   // allows, and others wait for it.
   static constexpr std::uint32_t kMostForced = 32;
   // The next token, from its row of logits, or from candidates() of it (finite), and behind it those of which
-  // the constraint leaves no choice. The event holds them and what they released. Fails where the constraint
+  // the constraint leaves no choice. The event gets them, and their logprobs. Fails where the constraint
   // leaves no way on.
   Result<Answer::Step> sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta);
   Result<Answer::Step> sample(const decode::Candidates& row, decode::SamplerScratch& scratch, Delta& delta);
@@ -50,6 +50,7 @@ class Sequence {
   // Most tokens it may come to.
   std::uint32_t most() const noexcept { return n_prompt_ + request_.max_tokens; }
   std::uint32_t prompt_tokens() const noexcept { return n_prompt_; }
+  const std::optional<AnswerForm>& form() const noexcept { return request_.form; }
   const std::string& owner() const noexcept { return request_.owner; }
   const config::RequestSettings& settings() const noexcept { return request_.settings; }
   // The prompt and what replay() added. Once, before the first sample().

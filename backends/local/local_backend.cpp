@@ -119,6 +119,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.info.scratch_bytes = memory.scratch_bytes;
   parts.info.devices = parts.executor->shares();
   parts.info.has_chat_template = chat_template.has_value();
+  if (chat_template) parts.info.form = chat_template->answer_form();
 
   parts.logits_per_row = config.vocab_size;
   parts.text = engine::make_text_model(std::move(*tokenizer), std::move(chat_template), config.vocab_size,

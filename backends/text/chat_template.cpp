@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "backends/text/answer_form.hpp"
 #include "backends/text/jinja/failure.hpp"
 #include "backends/text/jinja/interpreter.hpp"
 #include "backends/text/jinja/json.hpp"
@@ -138,6 +139,7 @@ std::string_view to_string(ChatRole role) noexcept {
 struct ChatTemplate::Program {
   std::unique_ptr<const jinja::Program> parsed;
   TemplateLimits limits;
+  AnswerForm answer_form;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<const Program> program) : program_(std::move(program)) {}
@@ -157,6 +159,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, TemplateLimits
     auto program = std::make_unique<Program>();
     program->parsed = jinja::parse(source, limits.depth);
     program->limits = limits;
+    program->answer_form = find_answer_form(source);
     return ChatTemplate(std::move(program));
   } catch (const jinja::Failure& failure) {
     return to_error(failure, failure.line);
@@ -165,6 +168,10 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, TemplateLimits
 
 bool ChatTemplate::reads(std::string_view variable) const {
   return program_->parsed->names.find(variable) != program_->parsed->names.end();
+}
+
+const AnswerForm& ChatTemplate::answer_form() const noexcept {
+  return program_->answer_form;
 }
 
 Result<Rendered> ChatTemplate::render(const TemplateInput& input) const {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/answer_form.hpp"
 #include "backends/text/jinja/text_span.hpp"
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
@@ -73,6 +74,8 @@ class ChatTemplate {
 
   // Whether the source names this variable: one that it does not name cannot show in what it renders.
   bool reads(std::string_view variable) const;
+  // As find_answer_form() tells of the source.
+  const AnswerForm& answer_form() const noexcept;
 
   // template_error: undefined operations, and raise_exception(msg) with the template's own message; `param`
   // is the message that a loop of the template was at ("messages[2]"), else "messages". template_budget: out

@@ -150,6 +150,7 @@ void put(WireWriter& w, const CompletionRequest& q) {
   w.u64(q.stop.size());
   for (const std::string& s : q.stop) w.bytes(s);
   w.flag(q.ignore_eos);
+  w.flag(q.marks_control);
   put(w, q.constraint);
   put(w, q.resume_tokens);
   w.u64(q.resume_text_bytes);
@@ -182,6 +183,7 @@ CompletionRequest get_request(WireReader& r) {
   q.stop.resize(r.count(kMaxStops, 1, "stop"));
   for (std::string& s : q.stop) s = r.text(kMaxStopBytes, "stop");
   q.ignore_eos = r.flag("ignore_eos");
+  q.marks_control = r.flag("marks control");
   q.constraint = get_constraint(r);
   q.resume_tokens = get_tokens(r, "resume tokens");
   q.resume_text_bytes = r.u64(UINT64_MAX, "resume bytes");
@@ -234,6 +236,20 @@ DeviceShare get_share(WireReader& r) {
   return s;
 }
 
+void put(WireWriter& w, const AnswerForm& f) {
+  w.u64(static_cast<std::uint64_t>(f.calls));
+  w.u64(static_cast<std::uint64_t>(f.reasoning));
+  w.flag(f.in_reasoning);
+}
+AnswerForm get_form(WireReader& r) {
+  AnswerForm f;
+  f.calls = static_cast<CallFormat>(r.u64(static_cast<std::uint64_t>(kLastCallFormat), "call format"));
+  f.reasoning = static_cast<ReasoningFormat>(
+      r.u64(static_cast<std::uint64_t>(kLastReasoningFormat), "reasoning format"));
+  f.in_reasoning = r.flag("in reasoning");
+  return f;
+}
+
 void put(WireWriter& w, const BackendInfo& i) {
   for (const auto* s :
        {&i.backend, &i.model, &i.architecture, &i.model_name, &i.quantization, &i.kv_type, &i.digest})
@@ -243,6 +259,7 @@ void put(WireWriter& w, const BackendInfo& i) {
   w.u64(i.vocab_size);
   w.u64(i.max_sequences);
   w.flag(i.has_chat_template);
+  put(w, i.form);
   w.flag(i.mixture_of_experts);
   w.u64(i.token_weight_bytes);
   w.u64(i.devices.size());
@@ -265,6 +282,7 @@ BackendInfo get_info(WireReader& r) {
   i.vocab_size = r.u32("vocabulary size");
   i.max_sequences = r.u32("max sequences");
   i.has_chat_template = r.flag("has chat template");
+  i.form = get_form(r);
   i.mixture_of_experts = r.flag("mixture of experts");
   i.token_weight_bytes = r.u64(UINT64_MAX, "token weight bytes");
   i.devices.resize(r.count(kMaxDevices, 7, "devices"));
@@ -313,8 +331,28 @@ Error get_error(WireReader& r) {
   return e;
 }
 
+std::vector<ControlSpan> get_control(WireReader& r, std::size_t text_bytes) {
+  std::vector<ControlSpan> control(r.count(kMaxText, 2, "control spans"));
+  std::uint32_t at = 0;
+  for (ControlSpan& span : control) {
+    span.begin = r.u32("control span");
+    span.end = r.u32("control span");
+    if (r.ok() && (span.begin < at || span.end <= span.begin || span.end > text_bytes))
+      r.refuse("control span", "is not within the text, behind the one before it");
+    at = span.end;
+  }
+  return control;
+}
+
 void put(WireWriter& w, const Delta& d) {
   w.bytes(d.text);
+  w.u64(d.control.size());
+  for (const ControlSpan& span : d.control) {
+    w.u64(span.begin);
+    w.u64(span.end);
+  }
+  w.flag(d.form.has_value());
+  if (d.form) put(w, *d.form);
   put(w, d.tokens);
   w.u64(d.prompt_tokens);
   w.u64(d.cached_tokens);
@@ -334,6 +372,8 @@ void put(WireWriter& w, const Delta& d) {
 Delta get_delta(WireReader& r) {
   Delta d;
   d.text = r.text(kMaxText, "text");
+  d.control = get_control(r, d.text.size());
+  if (r.flag("answer form")) d.form = get_form(r);
   d.tokens = get_tokens(r, "tokens");
   d.prompt_tokens = r.u32("prompt tokens");
   d.cached_tokens = r.u32("cached tokens");

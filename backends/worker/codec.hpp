@@ -17,7 +17,7 @@
 
 namespace flyball::worker {
 
-inline constexpr std::uint32_t kProtocolVersion = 13;
+inline constexpr std::uint32_t kProtocolVersion = 14;
 
 // Counted by the daemon from 1, never reused within one worker.
 using TicketId = std::uint64_t;

@@ -18,6 +18,7 @@
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/found_device.hpp"
+#include "backends/text/answer_form.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
@@ -147,6 +148,8 @@ void print_json(const Report& r) {
                                 {"tokenizer", {{"model", r.tokenizer}, {"pre", r.pre_tokenizer}}},
                                 {"chat_template", r.chat_template_bytes > 0},
                                 {"tool_template", nullptr},
+                                {"call_format", nullptr},
+                                {"reasoning_format", nullptr},
                                 {"shape",
                                  {{"layers", c.n_layers},
                                   {"dim", c.dim},
@@ -173,7 +176,11 @@ void print_json(const Report& r) {
                                   {"kv_bytes", r.plan.kv_bytes},
                                   {"scratch_bytes", r.plan.scratch_bytes},
                                   {"total_bytes", r.plan.total()}}}};
-  if (const auto known = probe::tool_template(r.file)) out["tool_template"] = *known;
+  if (const auto known = probe::template_traits(r.file)) {
+    out["tool_template"] = known->reads_tools;
+    out["call_format"] = text::to_string(known->form.calls);
+    out["reasoning_format"] = text::to_string(known->form.reasoning);
+  }
   for (const DevicePlan& d : r.devices)
     out["devices"].push_back({{"device", d.device.name},
                               {"memory_bytes", d.device.free_bytes},
@@ -215,9 +222,14 @@ void print_text(const Report& r) {
   line("vocabulary", n(c.vocab_size) + " tokens, tokenizer " +
                          (r.tokenizer.empty() ? "(none)" : r.tokenizer) +
                          (r.pre_tokenizer.empty() ? "" : " with pre-tokenizer " + r.pre_tokenizer));
-  const bool tools = probe::tool_template(r.file).value_or(false);
-  line("chat template", (r.chat_template_bytes > 0 ? "yes, " + size_text(r.chat_template_bytes) : "no") +
-                            (tools ? ", with a place for tools" : ""));
+  std::string chat_template = r.chat_template_bytes > 0 ? "yes, " + size_text(r.chat_template_bytes) : "no";
+  if (const auto known = probe::template_traits(r.file)) {
+    if (known->reads_tools)
+      chat_template +=
+          ", with a place for tools, calls as " + std::string(text::to_string(known->form.calls));
+    if (known->form.reasoning != ReasoningFormat::none) chat_template += ", with reasoning";
+  }
+  line("chat template", chat_template);
   line("memory plan", n(r.shape.sequences) + (r.shape.sequences == 1 ? " sequence" : " sequences") + " of " +
                           n(r.shape.context) + " tokens");
   line("  weights", size_text(r.plan.weight_bytes));

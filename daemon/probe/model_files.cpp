@@ -8,6 +8,7 @@
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
+#include "backends/text/answer_form.hpp"
 #include "backends/text/chat_template.hpp"
 #include "daemon/probe/children.hpp"
 
@@ -54,6 +55,9 @@ std::optional<BackendInfo> info_from(const ChildAnswer& answer) {
   info.mixture_of_experts = *experts > 0;
   if (const auto it = said.find("tool_template"); it != said.end() && it->is_boolean())
     info.tool_template = it->get<bool>();
+  if (const auto calls = text::call_format_from(member_text(said, "call_format"))) info.form.calls = *calls;
+  if (const auto reasoning = text::reasoning_format_from(member_text(said, "reasoning_format")))
+    info.form.reasoning = *reasoning;
   return info;
 }
 
@@ -88,11 +92,12 @@ std::optional<BackendInfo> embedded_info() {
 
 }  // namespace
 
-std::optional<bool> tool_template(const model::ModelFile& file) {
+std::optional<TemplateTraits> template_traits(const model::ModelFile& file) {
   const auto source = file.gguf().get_string("tokenizer.chat_template");
   if (!source) return std::nullopt;  // no text
   const auto parsed = text::ChatTemplate::parse(source->value_or(text::default_chat_template()));
-  return parsed ? std::optional(parsed->reads("tools")) : std::nullopt;
+  if (!parsed) return std::nullopt;
+  return TemplateTraits{parsed->reads("tools"), parsed->answer_form()};
 }
 
 BackendInfo info_of(const model::ModelFile& file) {
@@ -107,7 +112,10 @@ BackendInfo info_of(const model::ModelFile& file) {
   info.kv_token_bytes = layout.block_bytes() / layout.block_size;
   info.context_length = config.context_length;
   info.mixture_of_experts = config.n_experts > 0;
-  info.tool_template = tool_template(file);
+  if (const auto traits = template_traits(file)) {
+    info.tool_template = traits->reads_tools;
+    info.form = traits->form;
+  }
   return info;
 }
 

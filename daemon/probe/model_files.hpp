@@ -19,12 +19,16 @@
 namespace flyball::probe {
 
 // By id in config.yaml: architecture, quantization, parameters, mixture_of_experts, context_length,
-// weight_bytes, token_weight_bytes, kv_token_bytes, tool_template.
+// weight_bytes, token_weight_bytes, kv_token_bytes, tool_template, form.
 using ModelFileInfos = std::map<std::string, BackendInfo>;
 // The same of a file that this process has opened.
 BackendInfo info_of(const model::ModelFile& file);
-// Whether the file's chat template has a place for tools; nullopt: it cannot be parsed.
-std::optional<bool> tool_template(const model::ModelFile& file);
+struct TemplateTraits {  // of the file's chat template
+  bool reads_tools = false;
+  AnswerForm form;
+};
+// nullopt: it cannot be parsed.
+std::optional<TemplateTraits> template_traits(const model::ModelFile& file);
 
 struct ModelFilesRead {
   ModelFileInfos infos;

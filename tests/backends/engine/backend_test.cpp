@@ -314,6 +314,92 @@ TEST(Engine, AResumedStreamReleasesWhatWasHeldBack) {
   EXPECT_EQ(client->text(), "ENtry");
 }
 
+// The spellings of the control tokens in a client's deltas.
+std::vector<std::string> marked_texts(const Client& client) {
+  std::vector<std::string> out;
+  for (const Delta& delta : client.deltas())
+    for (const ControlSpan& span : delta.control)
+      out.push_back(delta.text.substr(span.begin, span.end - span.begin));
+  return out;
+}
+
+std::vector<Token> with_control_token(std::string_view before, std::string_view behind) {
+  std::vector<Token> tokens = byte_tokens(before);
+  tokens.push_back(kBos);
+  for (const Token token : byte_tokens(behind)) tokens.push_back(token);
+  return tokens;
+}
+
+TEST(Engine, ControlTokensAreMarkedForThoseWhoAskForThem) {
+  for (const bool marks : {true, false}) {
+    auto fake = make_fake();
+    fake.control->model = script_model(1, with_control_token("say EN", "D now"));
+    auto request = text_request("x", 50);
+    request.marks_control = marks;
+    request.stop = {"END"};
+    auto client = std::make_shared<Client>();
+    auto ticket = fake.backend->start(std::move(request), client).value();
+    ASSERT_TRUE(client->wait_end());
+    EXPECT_EQ(client->text(), marks ? "say EN<bos>D now" : "say ") << "a stop string ends before a mark";
+    EXPECT_EQ(marked_texts(*client), marks ? std::vector<std::string>{"<bos>"} : std::vector<std::string>{});
+  }
+}
+
+TEST(Engine, AControlTokenEndsACharacterThatIsCut) {
+  auto fake = make_fake();
+  fake.control->model = script_model(1, with_control_token("a\xC3", "b"));
+  auto request = text_request("x", 50);
+  request.marks_control = true;
+  auto client = std::make_shared<Client>();
+  auto ticket = fake.backend->start(std::move(request), client).value();
+  ASSERT_TRUE(client->wait_end());
+  EXPECT_EQ(client->text(), "a\xEF\xBF\xBD<bos>b");
+  EXPECT_EQ(marked_texts(*client), std::vector<std::string>{"<bos>"});
+}
+
+TEST(Engine, AResumedStreamMarksTheRest) {
+  const std::vector<Token> said = with_control_token("ab", "cd");
+  const std::string text = "ab<bos>cd";
+  for (std::uint64_t delivered = 0; delivered <= text.size(); ++delivered) {
+    auto fake = make_fake();
+    fake.control->model = script_model(1, said);
+    auto request = text_request("x", 50);
+    request.marks_control = true;
+    request.resume_tokens = said;
+    request.resume_text_bytes = delivered;
+    auto client = std::make_shared<Client>();
+    auto ticket = fake.backend->start(std::move(request), client).value();
+    ASSERT_TRUE(client->wait_end());
+    EXPECT_EQ(client->text(), text.substr(delivered));
+    const std::string rest = delivered <= 2  ? "<bos>"
+                             : delivered < 7 ? text.substr(delivered, 7 - delivered)
+                                             : "";
+    EXPECT_EQ(marked_texts(*client),
+              rest.empty() ? std::vector<std::string>{} : std::vector<std::string>{rest});
+  }
+}
+
+TEST(Engine, TheFirstDeltaOfAChatHasItsForm) {
+  const std::string chat_template =
+      "{{ messages[0].content }}{% if think %}<think>{% else %}<think></think>{% endif %} {# [TOOL_CALLS] #}";
+  for (const bool think : {true, false}) {
+    auto fake = make_fake({.chat_template = chat_template});
+    CompletionRequest request;
+    request.prompt = ChatPrompt{test::packed(R"([{"role": "user", "content": "hi"}])"),
+                                {},
+                                test::packed(think ? R"({"think": true})" : R"({"think": false})")};
+    request.max_tokens = 3;
+    request.marks_control = true;
+    auto client = std::make_shared<Client>();
+    auto ticket = fake.backend->start(std::move(request), client).value();
+    ASSERT_TRUE(client->wait_end());
+    const auto deltas = client->deltas();
+    ASSERT_GE(deltas.size(), 2U);
+    EXPECT_EQ(deltas[0].form, (AnswerForm{CallFormat::mistral, ReasoningFormat::think, think}));
+    EXPECT_EQ(deltas[1].form, std::nullopt);
+  }
+}
+
 TEST(Engine, SeedsAreReproducibleAndDiffer) {
   auto fake = make_fake();
   const auto text = [&](std::uint64_t seed) {

@@ -34,6 +34,7 @@ CompletionRequest full_request() {
   q.total_tokens = 3'000'000'000U;
   q.stop = {"", "\n\n"};
   q.ignore_eos = true;
+  q.marks_control = true;
   q.constraint = Constraint{Constraint::Kind::choice, test::packed(R"(["yes","no"])"), true};
   q.resume_tokens = {1, 2, 300'000};
   q.resume_text_bytes = 1ULL << 40;
@@ -66,6 +67,7 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_EQ(r.total_tokens, q.total_tokens);
   EXPECT_EQ(r.stop, q.stop);
   EXPECT_TRUE(r.ignore_eos);
+  EXPECT_TRUE(r.marks_control);
   ASSERT_TRUE(r.constraint);
   EXPECT_EQ(r.constraint->kind, Constraint::Kind::choice);
   EXPECT_EQ(test::text_of(r.constraint->source), R"(["yes","no"])");
@@ -171,9 +173,22 @@ TEST(WorkerCodec, LoadSurvives) {
   EXPECT_TRUE(back.spills);
 }
 
+TEST(WorkerCodec, MarksOutsideOfTheTextAreRefused) {
+  for (const std::vector<ControlSpan>& control :
+       {std::vector<ControlSpan>{{0, 4}}, {{1, 1}}, {{2, 1}}, {{0, 2}, {1, 3}}, {{4, 5}}}) {
+    Delta d{"abc", {}, {}};
+    d.control = control;
+    const auto back = decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, d}}));
+    ASSERT_FALSE(back);
+    EXPECT_EQ(back.error().param, "control span");
+  }
+}
+
 TEST(WorkerCodec, EventsSurvive) {
   Delta d;
   d.text = "héllo";
+  d.control = {{0, 1}, {3, 6}};
+  d.form = AnswerForm{CallFormat::minimax_m2, ReasoningFormat::brackets, true};
   d.tokens = {1, 2};
   d.prompt_tokens = 900;
   d.cached_tokens = 800;
@@ -184,6 +199,8 @@ TEST(WorkerCodec, EventsSurvive) {
   const auto& delta = std::get<Delta>(e.event);
   EXPECT_EQ(e.ticket, 4U);
   EXPECT_EQ(delta.text, d.text);
+  EXPECT_EQ(delta.control, d.control);
+  EXPECT_EQ(delta.form, d.form);
   EXPECT_EQ(delta.tokens, d.tokens);
   EXPECT_EQ(delta.prompt_tokens, 900U);
   EXPECT_EQ(delta.cached_tokens, 800U);

@@ -1,0 +1,24 @@
+// Which form a model's answers have, found out by the markers in its chat template: a model writes its calls
+// as the template writes those of earlier turns.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "backends/answer_form.hpp"
+
+namespace flyball::text {
+
+// `in_reasoning` is false: only a rendered prompt tells.
+AnswerForm find_answer_form(std::string_view template_source) noexcept;
+
+// Whether the answer to a prompt that ends so begins within reasoning: the template has opened it.
+bool ends_in_reasoning(std::string_view rendered, ReasoningFormat reasoning) noexcept;
+
+// The spelling of the enumerator: "mistral_v11".
+std::string_view to_string(CallFormat format) noexcept;
+std::string_view to_string(ReasoningFormat format) noexcept;
+std::optional<CallFormat> call_format_from(std::string_view name) noexcept;
+std::optional<ReasoningFormat> reasoning_format_from(std::string_view name) noexcept;
+
+}  // namespace flyball::text

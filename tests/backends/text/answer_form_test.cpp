@@ -1,0 +1,82 @@
+#include "backends/text/answer_form.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace flyball::text {
+namespace {
+
+struct Known {
+  const char* markers;  // of public templates
+  CallFormat calls;
+  ReasoningFormat reasoning = ReasoningFormat::none;
+};
+void PrintTo(const Known& one, std::ostream* out) {
+  *out << one.markers;
+}
+
+class AnswerForms : public testing::TestWithParam<Known> {};
+
+TEST_P(AnswerForms, AreFoundByTheirMarkers) {
+  const AnswerForm form = find_answer_form(GetParam().markers);
+  EXPECT_EQ(to_string(form.calls), to_string(GetParam().calls));
+  EXPECT_EQ(to_string(form.reasoning), to_string(GetParam().reasoning));
+  EXPECT_FALSE(form.in_reasoning);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, AnswerForms,
+    testing::Values(
+        Known{"<|im_start|>{{ message.content }}", CallFormat::json},
+        Known{"<tool_call>\\n{\"name\": <|im_start|>", CallFormat::hermes},
+        Known{"<think> </think> <tool_call>", CallFormat::hermes, ReasoningFormat::think},
+        Known{"<|start_of_role|> <tool_call>", CallFormat::hermes},
+        Known{"<|start_header_id|>ipython<|end_header_id|> <|python_tag|>", CallFormat::llama3},
+        Known{"<|start_header_id|>ipython<|end_header_id|>", CallFormat::llama3},
+        Known{"<|start_header_id|> <|python_tag|> <tool_call>", CallFormat::hermes},
+        Known{"[AVAILABLE_TOOLS] [TOOL_CALLS]", CallFormat::mistral},
+        Known{"[TOOL_CALLS] [CALL_ID] [ARGS]", CallFormat::mistral_v11},
+        Known{"[THINK] [/THINK] [TOOL_CALLS] [ARGS]", CallFormat::mistral_v11, ReasoningFormat::brackets},
+        Known{"<tool_call>\\n<function= <parameter=", CallFormat::qwen3_coder},
+        Known{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜> ```json </think>", CallFormat::deepseek_v3,
+              ReasoningFormat::think},
+        Known{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜> <think>", CallFormat::deepseek_v31,
+              ReasoningFormat::think},
+        Known{"<|start|>assistant<|channel|>analysis<|message|>", CallFormat::harmony},
+        Known{"<|start_of_role|> <|tool_call|>", CallFormat::granite},
+        Known{"<|START_THINKING|> <|START_ACTION|>", CallFormat::command_r7b},
+        Known{"<|start_header_id|> <function=", CallFormat::functionary_v31},
+        Known{">>>all", CallFormat::functionary_v32}, Known{"<|tool|> <|/tool|>", CallFormat::phi4},
+        Known{"<|user|> <|observation|>", CallFormat::glm4},
+        Known{"<|observation|> <tool_call> <arg_key> <think>", CallFormat::glm45, ReasoningFormat::think},
+        Known{"<|tool_calls_section_begin|>", CallFormat::kimi_k2},
+        Known{"<minimax:tool_call> <think>", CallFormat::minimax_m2, ReasoningFormat::think}),
+    [](const auto& row) {
+      return std::to_string(row.index) + "_" + std::string(to_string(row.param.calls));
+    });
+
+TEST(AnswerForm, APromptMayEndWithinReasoning) {
+  EXPECT_TRUE(ends_in_reasoning("<|im_start|>assistant\n<think>\n", ReasoningFormat::think));
+  EXPECT_FALSE(ends_in_reasoning("assistant\n<think>\n\n</think>\n\n", ReasoningFormat::think));
+  EXPECT_FALSE(ends_in_reasoning("assistant\n<think>", ReasoningFormat::none));
+  EXPECT_TRUE(ends_in_reasoning("[THINK]", ReasoningFormat::brackets));
+  EXPECT_FALSE(ends_in_reasoning(" \n", ReasoningFormat::think));
+  EXPECT_FALSE(ends_in_reasoning("", ReasoningFormat::think));
+}
+
+TEST(AnswerForm, NamesAreReadAsTheyAreWritten) {
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(kLastCallFormat); ++i) {
+    const auto format = static_cast<CallFormat>(i);
+    EXPECT_EQ(call_format_from(to_string(format)), format);
+  }
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(kLastReasoningFormat); ++i) {
+    const auto format = static_cast<ReasoningFormat>(i);
+    EXPECT_EQ(reasoning_format_from(to_string(format)), format);
+  }
+  EXPECT_EQ(call_format_from("hermes2"), std::nullopt);
+  EXPECT_EQ(reasoning_format_from(""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace flyball::text
