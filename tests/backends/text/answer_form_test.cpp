@@ -7,16 +7,16 @@
 namespace flyball::text {
 namespace {
 
-struct Known {
+struct KnownTemplate {
   const char* markers;  // of public templates
   CallFormat calls;
   ReasoningFormat reasoning = ReasoningFormat::none;
 };
-void PrintTo(const Known& one, std::ostream* out) {
+void PrintTo(const KnownTemplate& one, std::ostream* out) {
   *out << one.markers;
 }
 
-class AnswerForms : public testing::TestWithParam<Known> {};
+class AnswerForms : public ::testing::TestWithParam<KnownTemplate> {};
 
 TEST_P(AnswerForms, AreFoundByTheirMarkers) {
   const AnswerForm form = find_answer_form(GetParam().markers);
@@ -27,31 +27,34 @@ TEST_P(AnswerForms, AreFoundByTheirMarkers) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, AnswerForms,
-    testing::Values(
-        Known{"<|im_start|>{{ message.content }}", CallFormat::json},
-        Known{"<tool_call>\\n{\"name\": <|im_start|>", CallFormat::hermes},
-        Known{"<think> </think> <tool_call>", CallFormat::hermes, ReasoningFormat::think},
-        Known{"<|start_of_role|> <tool_call>", CallFormat::hermes},
-        Known{"<|start_header_id|>ipython<|end_header_id|> <|python_tag|>", CallFormat::llama3},
-        Known{"<|start_header_id|>ipython<|end_header_id|>", CallFormat::llama3},
-        Known{"<|start_header_id|> <|python_tag|> <tool_call>", CallFormat::hermes},
-        Known{"[AVAILABLE_TOOLS] [TOOL_CALLS]", CallFormat::mistral},
-        Known{"[TOOL_CALLS] [CALL_ID] [ARGS]", CallFormat::mistral_v11},
-        Known{"[THINK] [/THINK] [TOOL_CALLS] [ARGS]", CallFormat::mistral_v11, ReasoningFormat::brackets},
-        Known{"<tool_call>\\n<function= <parameter=", CallFormat::qwen3_coder},
-        Known{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜> ```json </think>", CallFormat::deepseek_v3,
-              ReasoningFormat::think},
-        Known{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜> <think>", CallFormat::deepseek_v31,
-              ReasoningFormat::think},
-        Known{"<|start|>assistant<|channel|>analysis<|message|>", CallFormat::harmony},
-        Known{"<|start_of_role|> <|tool_call|>", CallFormat::granite},
-        Known{"<|START_THINKING|> <|START_ACTION|>", CallFormat::command_r7b},
-        Known{"<|start_header_id|> <function=", CallFormat::functionary_v31},
-        Known{">>>all", CallFormat::functionary_v32}, Known{"<|tool|> <|/tool|>", CallFormat::phi4},
-        Known{"<|user|> <|observation|>", CallFormat::glm4},
-        Known{"<|observation|> <tool_call> <arg_key> <think>", CallFormat::glm45, ReasoningFormat::think},
-        Known{"<|tool_calls_section_begin|>", CallFormat::kimi_k2},
-        Known{"<minimax:tool_call> <think>", CallFormat::minimax_m2, ReasoningFormat::think}),
+    ::testing::Values(
+        KnownTemplate{"<|im_start|>{{ message.content }}", CallFormat::json},
+        KnownTemplate{"<tool_call>\\n{\"name\": <|im_start|>", CallFormat::hermes},
+        KnownTemplate{"<think> </think> <tool_call>", CallFormat::hermes, ReasoningFormat::think},
+        KnownTemplate{"<|start_of_role|> <tool_call>", CallFormat::hermes},
+        KnownTemplate{"<|start_header_id|>ipython<|end_header_id|> <|python_tag|>", CallFormat::llama3},
+        KnownTemplate{"<|start_header_id|>ipython<|end_header_id|>", CallFormat::llama3},
+        KnownTemplate{"<|start_header_id|> <|python_tag|> <tool_call>", CallFormat::hermes},
+        KnownTemplate{"[AVAILABLE_TOOLS] [TOOL_CALLS]", CallFormat::mistral},
+        KnownTemplate{"[TOOL_CALLS] [CALL_ID] [ARGS]", CallFormat::mistral_v11},
+        KnownTemplate{"[THINK] [/THINK] [TOOL_CALLS] [ARGS]", CallFormat::mistral_v11,
+                      ReasoningFormat::brackets},
+        KnownTemplate{"<tool_call>\\n<function= <parameter=", CallFormat::qwen3_coder},
+        KnownTemplate{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜> ```json </think>", CallFormat::deepseek_v3,
+                      ReasoningFormat::think},
+        KnownTemplate{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜> <think>", CallFormat::deepseek_v31,
+                      ReasoningFormat::think},
+        KnownTemplate{"<|start|>assistant<|channel|>analysis<|message|>", CallFormat::harmony},
+        KnownTemplate{"<|start_of_role|> <|tool_call|>", CallFormat::granite},
+        KnownTemplate{"<|START_THINKING|> <|START_ACTION|>", CallFormat::command_r7b},
+        KnownTemplate{"<|start_header_id|> <function=", CallFormat::functionary_v31},
+        KnownTemplate{">>>all", CallFormat::functionary_v32},
+        KnownTemplate{"<|tool|> <|/tool|>", CallFormat::phi4},
+        KnownTemplate{"<|user|> <|observation|>", CallFormat::glm4},
+        KnownTemplate{"<|observation|> <tool_call> <arg_key> <think>", CallFormat::glm45,
+                      ReasoningFormat::think},
+        KnownTemplate{"<|tool_calls_section_begin|>", CallFormat::kimi_k2},
+        KnownTemplate{"<minimax:tool_call> <think>", CallFormat::minimax_m2, ReasoningFormat::think}),
     [](const auto& row) {
       return std::to_string(row.index) + "_" + std::string(to_string(row.param.calls));
     });

@@ -333,6 +333,8 @@ TEST(WorkerCodec, CountsBeyondTheFrameAreRefusedBeforeAllocating) {
   w.u64(19);         // delta
   w.u64(1);          // ticket
   w.bytes("");       // text
+  w.u64(0);          // marks
+  w.u64(0);          // no form
   w.u64(4'000'000);  // tokens claimed, none sent
   const auto back = decode_to_daemon(w.payload());
   ASSERT_FALSE(back);
