@@ -111,13 +111,13 @@ struct Delta {
   std::string text;
   std::vector<Token> tokens;
   std::vector<TokenLogprob> logprobs;
+  std::uint32_t prompt_tokens = 0;  // with the first token an engine computes, as in Usage; 0 in other events
+  std::uint32_t cached_tokens = 0;
   // The parts of `text` that are the spellings of control tokens, in order, apart, none empty. Empty unless
   // the request marks them.
   std::vector<ControlSpan> control = {};
   // With an engine's first delta of a request that marks control tokens; nullopt in others, and of upstreams.
   std::optional<AnswerForm> form = {};
-  std::uint32_t prompt_tokens = 0;  // with the first token an engine computes, as in Usage; 0 in other events
-  std::uint32_t cached_tokens = 0;
 };
 
 enum class FinishReason : std::uint8_t { stop, length, tool_calls, cancelled };

@@ -31,8 +31,7 @@ struct Row {
 constexpr std::array<Row, kFeatures> kRows{{
     {Feature::tools,
      "tools",
-     {Served::limit,
-      "serves tools with tool_choice auto or none, where the model's chat template has a place for them"}},
+     {Served::limit, "serves functions as tools, with every tool_choice, but not beside structured output"}},
     {Feature::schema,
      "schema",
      {Served::limit,
@@ -61,8 +60,9 @@ static_assert([] {
   return true;
 }());
 
-constexpr Capability kNoTemplate{Served::no,
-                                 "does not serve tools of a model whose chat template has no place for them"};
+constexpr Capability kNoTemplate{
+    Served::limit,
+    "tells such a model its tools in a system message, and does not serve them beside structured output"};
 constexpr PerEngine kYes{Served::yes, ""};
 
 struct Format {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -112,8 +113,21 @@ class HistoryReader {
       }
     }
     if (!has_content) string("content", content->value_or(""));
+    if (*role == "assistant") add_alias(message, "reasoning_content", {"reasoning", "thinking"});
+    if (*role == "tool") add_alias(message, "name", {"tool_name"});
     out_.close();
     return {};
+  }
+
+  // The member `name` with the first of the others that is a text, where the message has no such member.
+  void add_alias(JsonView message, std::string_view name, std::initializer_list<std::string_view> others) {
+    if (const JsonView own = message.find(name); own && !is_empty(own)) return;
+    for (const std::string_view other : others) {
+      const JsonView value = message.find(other);
+      if (!value.is_string() || is_empty(value) || !is_for_template_(HistoryObject::message, other)) continue;
+      string(name, value.text());
+      return;
+    }
   }
 
   static Result<std::string_view> role_of(JsonView message, const std::string& place) {

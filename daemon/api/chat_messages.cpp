@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "daemon/api/field_error.hpp"
@@ -25,11 +26,18 @@ FieldOf field_of(HistoryObject of) noexcept {
                                       : FieldOf::called_function;
 }
 
+bool is_name_of_tool(std::string_view name) noexcept {
+  constexpr std::size_t kMaxBytes = 128;  // OpenAI has 64, and gateways of tools write longer ones
+  return !name.empty() && name.size() <= kMaxBytes &&
+         name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") ==
+             std::string_view::npos;
+}
+
 // Tools without members that are null, which templates would print, or that are not for them: of a tool and
-// of its function. What stands in a schema is its author's.
+// of its function. What stands in a schema is its author's. `strict` is the daemon's to keep.
 PackedJson for_template(JsonView tools, const FieldTable& table, Endpoints endpoints) {
   const auto is_for_template = [&](FieldOf of, std::string_view name) {
-    return api::is_for_template(table, of, endpoints, name);
+    return name != "strict" && api::is_for_template(table, of, endpoints, name);
   };
   JsonRewriter out(tools.bytes().size());
   out.open(JsonKind::array);
@@ -98,6 +106,7 @@ Result<ChatHistory> read_chat_messages(JsonView messages, const FieldTable& tabl
 Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints endpoints,
                               UnknownFields& unknown) {
   if (!tools.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
+  std::unordered_set<std::string_view> names;
   std::size_t i = 0;
   for (const auto& [key, tool] : tools.members()) {
     const std::string place = "tools[" + std::to_string(i++) + "]";
@@ -109,6 +118,16 @@ Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints
     const JsonView function = tool.find("function");
     if (!function.is_object() || !function.find("name").is_string())
       return field_error(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
+    const std::string_view name = function.find("name").text();
+    if (!is_name_of_tool(name))
+      return field_error(ErrorCode::invalid_value, place + ".function.name",
+                         "must be 1 to 128 letters, digits, '_', '.' and '-'");
+    if (!names.insert(name).second)
+      return field_error(ErrorCode::invalid_value, place + ".function.name",
+                         "is the name of an earlier tool");
+    if (const JsonView parameters = function.member("parameters"); parameters && !parameters.is_object())
+      return field_error(ErrorCode::invalid_value, place + ".function.parameters",
+                         "must be a JSON schema, an object");
     auto ok = check_members(tool, table, FieldOf::tool, endpoints, place, unknown);
     if (ok)
       ok = check_members(function, table, FieldOf::tool_function, endpoints, place + ".function", unknown);

@@ -6,7 +6,7 @@ namespace flyball::api {
 namespace {
 
 bool matches(const Route& route, std::string_view path) noexcept {
-  if (!route.path.ends_with('/')) return path == route.path;
+  if (!route.takes_id()) return path == route.path;
   return path.starts_with(route.path) && path.size() > route.path.size();
 }
 
@@ -22,7 +22,7 @@ std::string listed_routes(Codecs codecs) {
   for (const Route& route : routes(codecs))
     if (!route.asks_for)
       out += (out.empty() ? "" : ", ") + std::string(route.method) + ' ' + std::string(route.path) +
-             (route.path.ends_with('/') ? "{id}" : "");
+             (route.takes_id() ? "{id}" : "");
   return out;
 }
 

@@ -1,6 +1,6 @@
-// One API, as the daemon sees it: a row of table/codecs.cpp, behind it a folder of its own. A request goes through
-// it in two stages: its head by data alone (routes, keys), before the body is read; then head and body
-// through parse(), a pure function that may run on any thread.
+// One API, as the daemon sees it: a row of table/codecs.cpp, behind it a folder of its own. A request goes
+// through it in two stages: its head by data alone (routes, keys), before the body is read; then head and
+// body through parse(), a pure function that may run on any thread.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ enum class BodyType : std::uint8_t { none, json, multipart };
 inline constexpr std::string_view kObserve = "observe";  // not logged: it comes every few seconds
 
 struct Route {
-  std::string_view method, path;  // a path that ends in '/' takes an id behind it, which may hold slashes
+  std::string_view method, path;
   Access access = Access::app;
   BodyType body = BodyType::none;
   std::string_view operation;  // what logs and metrics call it
@@ -38,11 +38,14 @@ struct Route {
   std::uint8_t id = 0;         // the codec's own
   // The path is known for this feature alone: it is refused where the capability table says no.
   std::optional<config::Feature> asks_for = {};
+
+  // A path that ends in '/' takes an id behind it, which may hold slashes; but "/" is a path by itself.
+  constexpr bool takes_id() const noexcept { return path.size() > 1 && path.ends_with('/'); }
 };
 
 // A path of an API for a feature that nothing serves: admit() refuses it at its head.
 constexpr Route unserved_route(std::string_view method, std::string_view path, config::Feature feature,
-                         std::uint8_t id) {
+                               std::uint8_t id) {
   return {method, path, Access::app, BodyType::none, "unserved", false, id, feature};
 }
 

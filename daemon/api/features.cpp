@@ -14,11 +14,4 @@ config::ModelTraits traits_of(const BackendInfo* file) {
   return {.tool_template = file != nullptr ? file->tool_template : std::nullopt};
 }
 
-Result<void> check_features(const route::RequestTraits& request, const BackendInfo* file) {
-  if (!request.has_tools) return {};
-  const config::Capability tools = config::capability(config::Feature::tools, traits_of(file));
-  if (tools.served != config::Served::no) return {};
-  return std::unexpected(unserved(tools, "tools"));
-}
-
 }  // namespace flyball::api

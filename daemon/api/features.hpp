@@ -1,4 +1,4 @@
-// The capability table as requests meet it: a request for what nothing serves is refused before any engine.
+// The capability table as requests meet it.
 #pragma once
 
 #include <string>
@@ -6,7 +6,6 @@
 #include "backends/backend.hpp"
 #include "config/capabilities.hpp"
 #include "config/error.hpp"
-#include "daemon/route/facts.hpp"
 
 namespace flyball::api {
 
@@ -16,7 +15,5 @@ Error unserved(const config::Capability& capability, std::string param);
 
 // `file`: what the model's file says of itself; nullptr: not known.
 config::ModelTraits traits_of(const BackendInfo* file);
-// unsupported_feature where no engine serves with this model what the request asks for.
-Result<void> check_features(const route::RequestTraits& request, const BackendInfo* file);
 
 }  // namespace flyball::api

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace flyball::api {
 namespace {
@@ -89,6 +90,47 @@ std::size_t cut_of_text(std::string_view text, std::size_t at) noexcept {
   for (std::size_t cut = at; cut + 4 > at && cut > 0; --cut)
     if ((static_cast<unsigned char>(text[cut]) & 0xC0U) != 0x80U) return cut;
   return at;
+}
+
+void append_json(std::string& out, JsonView value) {
+  switch (value.kind()) {
+    case JsonKind::null:
+      out.append("null");
+      return;
+    case JsonKind::no:
+      out.append("false");
+      return;
+    case JsonKind::yes:
+      out.append("true");
+      return;
+    case JsonKind::integer:
+      out.append(std::to_string(value.as_integer()));
+      return;
+    case JsonKind::digits:
+      out.append(value.text());
+      return;
+    case JsonKind::real:
+      append_json_number(out, value.as_double());
+      return;
+    case JsonKind::string:
+      append_json_string(out, value.text());
+      return;
+    case JsonKind::array:
+    case JsonKind::object:
+      break;
+  }
+  const bool is_object = value.is_object();
+  out.push_back(is_object ? '{' : '[');
+  std::string_view separator;
+  for (const auto& [key, member] : value.members()) {
+    out.append(std::exchange(separator, ", "));
+    if (is_object) {
+      append_json_string(out, key);
+      out.append(": ");
+    }
+    append_json(out, member);
+  }
+  out.push_back(is_object ? '}' : ']');
 }
 
 void append_json_number(std::string& out, double value) {

@@ -101,6 +101,7 @@ struct Generate {
   UnknownFields unknown;
   std::unique_ptr<AnswerWriter> writer;
   std::shared_ptr<const ToolSet> tools;  // null: none
+  bool tools_in_system_message = false;  // the prompt is as tell_tools() wrote it
   MakeParser parser;                     // empty: everything is text
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
@@ -120,8 +121,8 @@ struct ListedModel {
 struct ListModels {  // those that the app may use
   http::Response (*answer)(std::span<const ListedModel> models, std::int64_t created);
 };
-struct Tell {  // a document that the codec knows by itself
-  std::string json;
+struct Tell {  // an answer that the codec knows by itself
+  http::Response answer;
 };
 struct ShowModel {
   std::string name;                   // id or alias

@@ -23,6 +23,7 @@
 #include "daemon/api/refusal_log.hpp"
 #include "daemon/api/request_ids.hpp"
 #include "daemon/api/slo_fields.hpp"
+#include "daemon/api/tool_prompt.hpp"
 #include "daemon/api/views.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/held_bytes.hpp"
@@ -64,6 +65,23 @@ ListedModel listed(const InForce& state, const config::ModelEntry& model, std::s
   return {
       &model, std::move(unavailable), std::move(digest), traits_of(file), route::served_context(model, file),
       file};
+}
+
+// Whether the model's chat template has no place for parts of the request.
+bool needs_told_tools(const Generate& request, const BackendInfo* file) {
+  const auto* const chat = request.kind == Generate::Kind::chat && traits_of(file).tool_template == false
+                               ? std::get_if<ChatPrompt>(&request.prompts.front())
+                               : nullptr;
+  return chat != nullptr && has_tool_parts(*chat);
+}
+
+void tell_tools_in(Generate& request) {
+  auto& chat = std::get<ChatPrompt>(request.prompts.front());
+  chat = tell_tools(chat, request.tools.get());
+  request.prompt_bytes = chat.messages.json_bytes();
+  request.tools_in_system_message = true;
+  if (!request.note.empty()) request.note.push_back(' ');
+  request.note += "Tools and calls are told to the model as text: its chat template has no place for them.";
 }
 
 double milliseconds_since(http::TimePoint from) {
@@ -127,6 +145,7 @@ struct Service::Impl {
   };
   class OffLoop;
   class Parsing;
+  class Telling;
   class Compiling;
 
   // One for each Operation.
@@ -143,6 +162,8 @@ struct Service::Impl {
   void run(const Call& call, LoadModel operation);
   void run(const Call& call, UnloadModel operation);
 
+  // A request whose prompt is what its model reads.
+  void admit(const Call& call, Generate request, const config::ModelEntry& model, const BackendInfo* file);
   void submit(const Call& call, Checked checked);
   // The answer to the request begins, with an engine or with a refusal.
   std::shared_ptr<Inference> answering(const Call& call, Generate& request, const config::ModelEntry& model);
@@ -267,6 +288,38 @@ class Service::Impl::Parsing final : public OffLoop {
   void go_on() override { service_.carry_out(call, std::move(*operation_)); }
 
   std::optional<Result<Operation>> operation_;
+};
+
+// The tools of a large chat are told to a model whose template has no place for them.
+class Service::Impl::Telling final : public OffLoop {
+ public:
+  Telling(Impl& service, Call request, Generate asked, const config::ModelEntry& model,
+          const BackendInfo* file)
+      : OffLoop(service, service.parsing_thread, std::move(request)),
+        asked_(std::move(asked)),
+        model_(model),
+        file_(file) {}
+
+  void work() override {
+    try {
+      tell_tools_in(asked_);
+    } catch (const std::bad_alloc&) {
+      no_memory_ = true;
+    }
+  }
+
+ private:
+  void go_on() override {
+    if (no_memory_)
+      return service_.answer(
+          call, fail(ErrorCode::insufficient_memory, "There is no memory to tell the model its tools in."));
+    service_.admit(call, std::move(asked_), model_, file_);
+  }
+
+  Generate asked_;
+  const config::ModelEntry& model_;  // owned by the call's state
+  const BackendInfo* const file_;    // the same
+  bool no_memory_ = false;
 };
 
 // The constraint of a request's answers is compiled.
@@ -465,25 +518,34 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
 void Service::Impl::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
   if (const auto known = check_fields(app, request.unknown); !known) return answer(call, pass(known));
-  const std::string asked_for(call.state->apps.without_tag(request.model, request.default_tag));
-  auto model = call.state->apps.model_for(app, asked_for);
+  auto model =
+      call.state->apps.model_for(app, call.state->apps.without_tag(request.model, request.default_tag));
   if (!model) return answer(call, pass(model));
+  const BackendInfo* const file = call.state->settings->file_of(**model);
+  if (!needs_told_tools(request, file)) return admit(call, std::move(request), **model, file);
+  if (request.prompt_bytes > kParsedOnLoop)
+    return begin(std::make_shared<Telling>(*this, call, std::move(request), **model, file));
+  tell_tools_in(request);
+  admit(call, std::move(request), **model, file);
+}
+
+void Service::Impl::admit(const Call& call, Generate request, const config::ModelEntry& model,
+                          const BackendInfo* file) {
+  const config::AppManifest& app = *call.app;
   auto max_tokens = apps::Registry::cap_max_tokens(app, request.base.max_tokens);
   if (!max_tokens) return answer(call, pass(max_tokens));
   request.base.max_tokens = *max_tokens;  // the traits have the same
   route::RequestTraits traits = traits_of(request);
-  traits.model_as_asked = asked_for;
+  traits.model_as_asked = call.state->apps.without_tag(request.model, request.default_tag);
   if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
     return answer(call, pass(read));
-  const BackendInfo* const file = call.state->settings->file_of(**model);
-  if (const auto served = check_features(traits, file); !served) return answer(call, pass(served));
   if (!request.seeded) request.base.sampling.seed = seeds();
   // Before the work of compiling: the request is in flight meanwhile.
   auto admission =
-      dispatcher.admit({app, **model, request.prompts, request.n, request.base.max_tokens, call.body_bytes});
-  if (!admission) return answering(call, request, **model)->refuse(admission.error());
+      dispatcher.admit({app, model, request.prompts, request.n, request.base.max_tokens, call.body_bytes});
+  if (!admission) return answering(call, request, model)->refuse(admission.error());
   const bool compiles = request.base.constraint.has_value();
-  Checked checked{std::move(request), **model, file, std::move(traits), std::move(*admission)};
+  Checked checked{std::move(request), model, file, std::move(traits), std::move(*admission)};
   if (!compiles) return submit(call, std::move(checked));
   begin(std::make_shared<Compiling>(*this, call, std::move(checked)));
 }
@@ -515,6 +577,7 @@ void Service::Impl::submit(const Call& call, Checked checked) {
                                 .prompts = std::move(request.prompts),
                                 .n = request.n,
                                 .ignored_fields = request.unknown.listed(),
+                                .tools_in_system_message = request.tools_in_system_message,
                                 .constraint = std::move(checked.constraint),
                                 .file = checked.file,
                                 .measured = &call.state->settings->measured},
@@ -579,7 +642,7 @@ void Service::Impl::run(const Call& call, ShowModel operation) {
 }
 
 void Service::Impl::run(const Call& call, Tell operation) {
-  answer(call, json_response(std::move(operation.json)));
+  answer(call, std::move(operation.answer));
 }
 
 void Service::Impl::run(const Call& call, TellHealth) {
@@ -611,7 +674,6 @@ void Service::Impl::run(const Call& call, Explain question) {
   auto model = call.state->apps.model_for(*call.app, question.traits.model_as_asked);
   if (!model) return answer(call, pass(model));
   const BackendInfo* const file = call.state->settings->file_of(**model);
-  if (const auto served = check_features(question.traits, file); !served) return answer(call, pass(served));
   const route::JobSpec spec{.id = call.exchange->id(),
                             .keep = call.state,
                             .tree = *call.state->settings->tree,

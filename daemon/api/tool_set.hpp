@@ -16,10 +16,10 @@ struct ToolSet {
   };
 
   // As read_tools() gives them: [{"type": "function", "function": {"name", "description", "parameters"}}].
-  PackedJson tools;
+  PackedJson tools = {};
   Choice choice = Choice::automatic;
-  std::string named;     // required: the one that is called, which is among the tools; "": any
-  bool parallel = true;  // an answer may have several calls
+  std::string named = {};  // required: the one that is called, which is among the tools; "": any
+  bool parallel = true;    // an answer may have several calls
   // Calls have exactly the arguments that the tools' schemas allow, also where the model decides whether to
   // call.
   bool strict = false;

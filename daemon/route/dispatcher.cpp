@@ -350,6 +350,7 @@ Receipt begun_receipt(const JobSpec& spec) {
   receipt.model = spec.model.id;
   receipt.operation = spec.traits.operation;
   receipt.ignored_fields = spec.ignored_fields;
+  receipt.tools_in_system_message = spec.tools_in_system_message;
   receipt.constraint = spec.constraint;
   receipt.keep = spec.keep;
   receipt.created = std::time(nullptr);

@@ -55,6 +55,7 @@ struct JobSpec {
   std::vector<Prompt> prompts;
   std::uint32_t n = 1;                              // answers to each prompt
   std::vector<std::string> ignored_fields = {};     // for the receipt
+  bool tools_in_system_message = false;             // for the receipt
   std::optional<ConstraintRecord> constraint = {};  // of base.constraint, for the receipt; nullopt: none
   const BackendInfo* file = nullptr;                // what the model's file says of itself, if that is known
   const measure::Book* measured = nullptr;          // what is known of its engines by measurement

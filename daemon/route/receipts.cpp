@@ -36,6 +36,7 @@ nlohmann::json to_json(const Receipt& r) {
   out["created"] = r.created;
   out["state"] = r.state.text();
   if (!r.ignored_fields.empty()) out["ignored_fields"] = r.ignored_fields;
+  if (r.tools_in_system_message) out["tools_in_system_message"] = true;
   if (r.constraint) out["constraint"] = to_json(*r.constraint);
   auto& attempts = out["attempts"] = nlohmann::json::array();
   for (const AttemptRecord& a : r.attempts) {

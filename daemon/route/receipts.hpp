@@ -62,6 +62,8 @@ struct RequestRecord {
   std::string request_id, app, model, operation;
   // Unknown fields of the request, which the app's manifest lets pass: the first of them, and how many more.
   std::vector<std::string> ignored_fields = {};
+  // The model is told its tools in a system message: its chat template has no place for them.
+  bool tools_in_system_message = false;
   std::optional<ConstraintRecord> constraint = {};  // nullopt: none
   std::vector<AttemptRecord> attempts;
   std::vector<EngineRecord> engines = {};  // each one once, in the order of the attempts that began

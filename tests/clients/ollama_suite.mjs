@@ -159,6 +159,23 @@ const tests = {
     assert(raw.prompt_eval_count < whole.prompt_eval_count);
   },
 
+  // The demo model's chat template has a place for neither.
+  async 'tools and think'() {
+    const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
+    const told = await client.chat({ ...chat, tools, think: true });
+    const plain = await client.chat(chat);
+    assert(told.prompt_eval_count > plain.prompt_eval_count);
+    const parts = await drained(await client.chat({ ...chat, tools, think: 'low', stream: true }));
+    assert.equal(parts.map((part) => part.message.content).join(''), told.message.content);
+    assert.equal((await client.chat({ ...chat, think: false })).message.content, plain.message.content);
+    assert((await client.show({ model: 'demo' })).capabilities.includes('tools'));
+  },
+
+  async 'the greeting at /'() {
+    assert.equal(await (await fetch(url)).text(), 'Ollama is running');
+    assert.equal((await fetch(url, { method: 'HEAD' })).status, 200);
+  },
+
   async 'a stream that is given up frees the engine'() {
     const stream = await client.chat({ model: 'slow', messages, options: { num_predict: 8000, temperature: 0 }, stream: true });
     for await (const _ of stream) break;
@@ -171,7 +188,7 @@ const tests = {
     await refused(client.chat({ ...chat, options: { temperature: 9 } }), 400, /'options.temperature' is 9/);
     await refused(client.chat({ ...chat, options: { temperatur: 1 } }), 400, /did you mean "temperature"/);
     await refused(client.chat({ ...chat, options: { mirostat: 2 } }), 400, /'options.mirostat' is not served/);
-    await refused(client.chat({ ...chat, think: true }), 400, /'think'/);
+    await refused(client.chat({ ...chat, think: 'hard' }), 400, /'think'/);
     await refused(client.chat({ ...chat, logprobs: true }), 400, /'logprobs'/);
     await refused(client.chat({ ...chat, format: 'yaml' }), 400, /'format' must be "json" or a JSON schema/);
     await refused(client.chat({ ...chat, format: { type: 'sting' } }), 400, /format/);
@@ -179,7 +196,7 @@ const tests = {
     await refused(client.chat({ ...chat, messages: [{ role: 'bot', content: 'x' }] }), 400, /messages\[0\].role/);
     await refused(client.chat({ ...chat, messages: [{ role: 'user', content: 'x', images: ['aGk='] }] }), 400, /images/);
     const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
-    await refused(client.chat({ ...chat, tools }), 400, /tools/);
+    await refused(client.chat({ ...chat, tools, format: 'json' }), 400, /'tools' are not served beside 'format'/);
     await refused(client.generate({ model: 'demo', prompt: 'a', suffix: 'b' }), 400, /'suffix' is not served/);
     await refused(client.generate({ model: 'demo', prompt: 'a', context: [1] }), 400, /'context' is not served/);
     await refused(client.generate({ model: 'demo', prompt: 'a', template: '{{ .Prompt }}' }), 400, /'template' is not served/);

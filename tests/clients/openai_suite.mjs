@@ -17,6 +17,7 @@ console.log(`node ${process.version}, openai ${version}, ${url}`);
 const client = new OpenAI({ apiKey: keys.main, baseURL: `${url}/v1`, maxRetries: 0, timeout: 120_000 });
 const messages = [{ role: 'user', content: 'Which engine for a Mac?' }];
 const greedy = { model: 'demo', messages, temperature: 0, max_tokens: 24 };
+const weather = { type: 'function', function: { name: 'weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } } };
 const kLong = 8000;
 const long = { model: 'slow', messages, temperature: 0, max_tokens: kLong, ignore_eos: true };
 
@@ -130,6 +131,20 @@ const tests = {
     assert.equal(usage.total_tokens, whole.usage.total_tokens);
     const runner = await client.chat.completions.stream({ ...greedy }).finalContent();
     assert.equal(runner, text);
+  },
+
+  // Its chat template has no place for them.
+  async 'tools are told to the demo model in a system message'() {
+    const asked = { ...greedy, tools: [weather], parallel_tool_calls: false, reasoning_effort: 'low' };
+    const { data, response } = await client.chat.completions.create(asked).withResponse();
+    const plain = await client.chat.completions.create(greedy);
+    assert(data.usage.prompt_tokens > plain.usage.prompt_tokens);
+    assert.match(response.headers.get('x-flyball-note'), /^Tools and calls are told to the model as text/);
+    const receipt = await client.get(`/route/receipts/${response.headers.get('x-request-id')}`);
+    assert.equal(receipt.tools_in_system_message, true);
+    assert.equal(await client.chat.completions.stream(asked).finalContent(), data.choices[0].message.content);
+    const none = await client.chat.completions.create({ ...asked, tool_choice: 'none' });
+    assert.equal(none.usage.prompt_tokens, plain.usage.prompt_tokens);
   },
 
   async 'the history of an agent'() {
@@ -344,7 +359,11 @@ const tests = {
     await wrong({ messages: [{ role: 'robot', content: 'x' }] }, 'invalid_value', 'messages[0].role');
     await wrong({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'http://x' } }] }] }, 'unsupported_feature');
     await wrong({ response_format: { type: 'xml' } }, 'unsupported_value', 'response_format.type');
-    await wrong({ tool_choice: 'required' }, 'unsupported_value', 'tool_choice');
+    await wrong({ tool_choice: 'required' }, 'invalid_value', 'tool_choice');
+    await wrong({ tools: [weather], tool_choice: { type: 'function', function: { name: 'time' } } }, 'invalid_value', 'tool_choice.function.name');
+    await wrong({ tools: [weather, weather] }, 'invalid_value', 'tools[1].function.name');
+    await wrong({ tools: [weather], response_format: { type: 'json_object' } }, 'unsupported_feature', 'tools');
+    await wrong({ reasoning_effort: 'some' }, 'invalid_value', 'reasoning_effort');
     await wrong({ tempreature: 0.5 }, 'unknown_field', 'tempreature');
     await wrong({ guided_json: { not: { unevaluatedProperties: false } } }, 'unsupported_feature', 'guided_json');
     await wrong({ grammar: 'root ::= yes' }, 'invalid_value', 'grammar');

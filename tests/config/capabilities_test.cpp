@@ -36,7 +36,9 @@ TEST(Capabilities, TextAloneIsServed) {
 TEST(Capabilities, ToolsNeedAPlaceInTheTemplate) {
   EXPECT_EQ(capability(kCpu.id, {.tool_template = true}, Feature::tools).served, Served::limit);
   EXPECT_EQ(capability(kCpu.id, {}, Feature::tools).served, Served::limit);
-  EXPECT_EQ(capability(kCpu.id, {.tool_template = false}, Feature::tools).served, Served::no);
+  EXPECT_EQ(capability(kCpu.id, {.tool_template = false}, Feature::tools).served, Served::limit);
+  EXPECT_NE(capability(kCpu.id, {.tool_template = false}, Feature::tools).reason,
+            capability(kCpu.id, {}, Feature::tools).reason);
 }
 
 TEST(Capabilities, TheBestEngineSpeaksForAll) {
@@ -47,7 +49,7 @@ TEST(Capabilities, TheBestEngineSpeaksForAll) {
       best = std::max(best, capability(kind.id, {}, feature).served);
     EXPECT_EQ(capability(feature).served, best) << to_string(feature);
   }
-  EXPECT_EQ(capability(Feature::tools, {.tool_template = false}).served, Served::no);
+  EXPECT_EQ(capability(Feature::tools, {.tool_template = false}).served, Served::limit);
   EXPECT_EQ(sentence(capability(Feature::embeddings)), "Flyball does not serve embeddings.");
   EXPECT_EQ(sentence({Served::yes, ""}), "");
 }

@@ -694,8 +694,8 @@ TEST(ShippedAdvice, NothingIsClaimedOfNothing) {
 
 TEST(ShippedAdvice, LimitsOfFeaturesThatAreAskedForAreSaid) {
   const std::pair<const char*, const char*> limits[] = {
-      {"RTX 4090, tool calling", "Flyball serves tools with tool_choice auto or none"},
-      {"RTX 4090, tools", "Flyball serves tools with tool_choice auto or none"},
+      {"RTX 4090, tool calling", "Flyball serves functions as tools, with every tool_choice"},
+      {"RTX 4090, tools", "Flyball serves functions as tools, with every tool_choice"},
       {"RTX 4090, logprobs", "Flyball serves up to 20 top_logprobs for each token."},
       {"RTX 4090, 32K context", "Flyball serves the context that the model was made for"},
   };

@@ -35,7 +35,7 @@ def part(kind):
 
 # Requests for each feature, and for nothing else.
 ASKS = {
-    "tools": [chat(tools=TOOLS)],
+    "tools": [chat(tools=TOOLS), chat(tools=TOOLS, tool_choice="none")],
     "schema": [chat(response_format={"type": "json_object"}),
                chat(response_format={"type": "json_schema", "json_schema": {"schema": {}}}),
                chat(guided_json={"type": "object"}), (COMPLETION, {"prompt": "a", "grammar": "root ::= [a-z]"})],
@@ -54,7 +54,7 @@ ASKS = {
 }
 # A request beyond the limit of a feature, and its error.
 BEYOND = {
-    "tools": (chat(tools=TOOLS, tool_choice="required"), "unsupported_value"),
+    "tools": (chat(tools=TOOLS, guided_json={"type": "object"}), "unsupported_feature"),
     "context": ((COMPLETION, {"prompt": "word " * 20_000, "max_tokens": 2}), "context_length_exceeded"),
     "logprobs": (chat(logprobs=True, top_logprobs=21), "invalid_value"),
     "schema": (chat(guided_json={"not": {"unevaluatedProperties": False}}), "unsupported_feature"),

@@ -13,6 +13,7 @@ namespace flyball::api::ollama {
 namespace {
 
 enum RouteId : std::uint8_t {
+  kGreetingRoute,
   kVersionRoute,
   kTagsRoute,
   kPsRoute,
@@ -29,6 +30,7 @@ constexpr Route manages(std::string_view path, std::string_view method = "POST")
 }
 
 constexpr std::array kRoutes{
+    Route{"GET", "/", Access::open, BodyType::none, "greeting", false, kGreetingRoute},
     Route{"GET", "/api/version", Access::open, BodyType::none, "version", false, kVersionRoute},
     Route{"GET", "/api/tags", Access::app, BodyType::none, "models", false, kTagsRoute},
     Route{"GET", "/api/ps", Access::app, BodyType::none, "models", false, kPsRoute},
@@ -50,10 +52,20 @@ constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};
 // fields that they send.
 constexpr std::string_view kVersionAnswer = R"({"version":"0.11.0"})";
 
+// By which Ollama's command line and other clients find out whether a server is there: byte for byte.
+Tell greeting() {
+  Tell out;
+  out.answer.body = "Ollama is running";
+  out.answer.content_type = "text/plain; charset=utf-8";
+  return out;
+}
+
 Result<Operation> parse(const Route& route, const http::Request& request) {
   switch (route.id) {
+    case kGreetingRoute:
+      return greeting();
     case kVersionRoute:
-      return Tell{std::string(kVersionAnswer)};
+      return Tell{json_response(std::string(kVersionAnswer))};
     case kTagsRoute:
       return ListModels{tags_answer};
     case kPsRoute:

@@ -115,7 +115,7 @@ http::Response show_answer(const ListedModel& model, std::int64_t created) {
       body.append(":").append(std::to_string(model.context));
     }
   }
-  body.append(R"(},"capabilities":["completion"])");
+  body.append(R"(},"capabilities":["completion","tools"])");
   append_member(body, "modified_at", rfc3339(created));
   body.push_back('}');
   return json_response(std::move(body));

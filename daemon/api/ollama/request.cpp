@@ -14,6 +14,7 @@
 #include "daemon/api/ollama/models.hpp"
 #include "daemon/api/ollama/writer.hpp"
 #include "daemon/api/parameters.hpp"
+#include "daemon/api/reasoning_variables.hpp"
 
 namespace flyball::api::ollama {
 namespace {
@@ -50,23 +51,23 @@ Result<void> read_format(const Fields& body, Generate& out) {
   return {};
 }
 
+// A boolean, or how much to reason.
 Result<void> check_think(const Fields& body) {
   const JsonView think = body.member("think");
-  if (!think || (think.is_boolean() && !think.as_bool())) return {};
-  return field_error(ErrorCode::unsupported_value, "think",
-                     "is served as false only: what the model reasons is part of the text");
+  if (!think || think.is_boolean()) return {};
+  if (think.is_string())
+    for (const std::string_view effort : {"low", "medium", "high"})
+      if (think.text() == effort) return {};
+  return field_error(ErrorCode::invalid_value, "think", "must be a boolean, \"low\", \"medium\" or \"high\"");
 }
 
-// Tells the model's template that `think` is false, in the name that most of them know.
+// Precondition: check_think() has passed.
 void tell_think(const Fields& body, ChatPrompt& prompt) {
   const JsonView think = body.member("think");
   if (!think) return;
-  JsonRewriter args(64);
-  args.open(JsonKind::object);
-  args.key("enable_thinking");
-  args.value(think);
-  args.close();
-  prompt.template_args = args.take();
+  const ReasoningWish wish{.on = think.is_string() || think.as_bool(),
+                           .effort = think.is_string() ? think.text() : std::string_view()};
+  prompt.template_args = reasoning_variables(wish, {});
 }
 
 // `repeat_last_n` tokens are seen by the penalty: here all (-1) or none (0) of the sequence. Any number goes
@@ -148,6 +149,7 @@ Result<Generate> parse_chat(JsonView document) {
     prompt.tools = std::move(*tools);
   }
   out.has_tools = !prompt.tools.empty();
+  if (out.has_tools) out.tools = std::make_shared<ToolSet>(ToolSet{.tools = prompt.tools});
   if (out.has_tools && out.base.constraint)
     return field_error(ErrorCode::unsupported_feature, "tools",
                        "are not served beside 'format': a constrained answer cannot hold tool calls");
@@ -174,6 +176,8 @@ Result<Generate> parse_generate(JsonView document) {
   if (*raw) {
     if (!system->empty())
       return field_error(ErrorCode::invalid_value, "system", "is only allowed where 'raw' is not true");
+    if (const JsonView think = body.member("think"); think && !(think.is_boolean() && !think.as_bool()))
+      return field_error(ErrorCode::invalid_value, "think", "is only allowed where 'raw' is not true");
     out.kind = Generate::Kind::completion;
     out.prompts.emplace_back(TextPrompt{std::string(*prompt)});
     return out;

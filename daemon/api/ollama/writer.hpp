@@ -1,5 +1,4 @@
-// Events to the JSON of Ollama's API: lines of a stream, or one document. Pure. These requests bring no
-// parser, so that reasoning and calls do not occur among the events.
+// Events to the JSON of Ollama's API: lines of a stream, or one document. Pure.
 #pragma once
 
 #include <cstddef>
@@ -21,21 +20,31 @@ class Writer final : public AnswerWriter {
   explicit Writer(Shape shape) : shape_(shape) {}
 
   void begin(const AnswerHead& head) override;
-  // A request asks for one choice.
+  // A request asks for one choice. A call has a line when it is complete. One that breaks off is text:
+  // {"name":...,"arguments":..., as far as it came.
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
   bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override;
 
  private:
+  struct EventWriter;
   void open(std::string& out) const;        // up to the text's first quote
-  void close_text(std::string& out) const;  // behind its last byte
+  void close_text(std::string& out) const;  // behind the last byte of it and of what stands beside it
+  void text_line(std::string_view text, Frames& out) const;
   static void end(std::string& out, FinishReason reason, const Timings& timings, const Totals& totals);
 
   const Shape shape_;
   std::string head_;  // {"model":...,"created_at":...
   FinishReason reason_ = FinishReason::stop;
   Timings timings_;
-  bool begun_ = false;    // of whole()
-  std::size_t text_ = 0;  // bytes of it that are written
+  Choice::Call call_;  // of a stream: the one whose arguments come
+
+  struct Whole {  // how far whole() has come
+    enum class At : std::uint8_t { begin, text, thinking, calls };
+    At at = At::begin;
+    std::size_t text = 0;  // bytes written of the text or the reasoning
+    std::size_t call = 0;
+  };
+  Whole whole_;
 };
 
 }  // namespace flyball::api::ollama

@@ -171,9 +171,9 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
   if (ok = read_stream_options(body, scalars.stream, include_usage, out.unknown); !ok) return pass(ok);
 
   if (kind == Kind::chat) {
-    auto chat = read_chat_prompt(body, out.note, out.unknown);
+    auto chat = read_chat_prompt(body, out);
     if (!chat) return pass(chat);
-    out.has_tools = !chat->tools.empty();
+    out.has_tools = out.tools != nullptr;
     if (out.has_tools && out.base.constraint)
       return fail(ErrorCode::unsupported_feature,
                   "'tools' are not served beside '" + out.constraint_field +

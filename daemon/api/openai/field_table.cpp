@@ -17,6 +17,9 @@ constexpr std::string_view kNoWhitespacePattern =
     "is not served; 'structured_outputs' has 'disable_any_whitespace'";
 constexpr std::string_view kOwnFields =
     "is not served; 'guided_json', 'guided_regex', 'guided_choice' and 'guided_grammar' are";
+constexpr std::string_view kReasoningApart =
+    "is not served: 'reasoning_content' of an answer has what the model reasons";
+constexpr std::string_view kReasoningInText = "is not served: what the model reasons is part of the text";
 constexpr std::string_view kUseResponseFormat = "is not served; use 'response_format'";
 constexpr std::string_view kAlwaysStrict = "every schema is enforced exactly";
 constexpr std::string_view kSchemaLabels = "the schema's labels are no part of the prompt";
@@ -24,7 +27,9 @@ constexpr std::string_view kSchemaLabels = "the schema's labels are no part of t
 constexpr std::array kGroups{
     // The body.
     FieldGroup{body, kEverywhere, served, "model"},
-    FieldGroup{body, kChat, served, "messages tools tool_choice chat_template_kwargs add_generation_prompt"},
+    FieldGroup{body, kChat, served,
+               "messages tools tool_choice parallel_tool_calls chat_template_kwargs reasoning_effort "
+               "add_generation_prompt"},
     FieldGroup{body, kCompletions, served, "prompt"},
     FieldGroup{body, kBoth, served, "logit_bias response_format seed stop stream_options"},
     FieldGroup{body, kBoth, served,
@@ -41,8 +46,6 @@ constexpr std::array kGroups{
                "an app's prompts that begin alike share their KV unasked, and answers are the same without"},
     FieldGroup{body, kBoth, accepted, "keep_alive", "`idle_unload` of config.yaml says when an engine ends"},
     FieldGroup{body, kChat, accepted, "prediction", "a hint for speed; the answer is the same"},
-    FieldGroup{body, kChat, accepted, "parallel_tool_calls",
-               "an answer has no `tool_calls`, so never several"},
     FieldGroup{body, kBoth, accepted, "spaces_between_special_tokens",
                "control tokens are no part of an answer's text"},
     FieldGroup{body, kBoth, accepted,
@@ -61,14 +64,16 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, refused, "moderation", "is not served: nothing is moderated"},
     FieldGroup{body, kBoth, refused, "web_search_options plugins", "is not served: nothing is fetched"},
     FieldGroup{body, kBoth, refused, "verbosity", "is not served: say it in a message", R"(["medium"])"},
-    FieldGroup{body, kBoth, refused, "reasoning_effort reasoning thinking think enable_thinking",
-               "is not served: a template that reads it takes it from 'chat_template_kwargs'"},
-    FieldGroup{body, kBoth, refused, "include_reasoning",
-               "is not served: what the model reasons is part of the text", "[true]"},
-    FieldGroup{body, kBoth, refused, "separate_reasoning",
-               "is not served: what the model reasons is part of the text", "[false]"},
-    FieldGroup{body, kBoth, refused, "reasoning_format",
-               "is not served: what the model reasons is part of the text", R"(["none"])"},
+    FieldGroup{
+        body, kChat, refused, "reasoning thinking think enable_thinking",
+        "is not served; use 'reasoning_effort', or 'chat_template_kwargs' for a template's own variables"},
+    FieldGroup{body, kChat, refused, "include_reasoning separate_reasoning", kReasoningApart, "[true]"},
+    FieldGroup{body, kChat, refused, "reasoning_format", kReasoningApart, R"(["auto", "deepseek"])"},
+    FieldGroup{body, kCompletions, refused, "reasoning_effort reasoning thinking think enable_thinking",
+               "is not served: no template reads it"},
+    FieldGroup{body, kCompletions, refused, "include_reasoning", kReasoningInText, "[true]"},
+    FieldGroup{body, kCompletions, refused, "separate_reasoning", kReasoningInText, "[false]"},
+    FieldGroup{body, kCompletions, refused, "reasoning_format", kReasoningInText, R"(["none"])"},
     FieldGroup{body, kBoth, refused, "format", kUseResponseFormat, R"([""])", Feature::schema},
     FieldGroup{body, kBoth, refused, "guided_decoding", kOwnFields, "[]", Feature::schema},
     FieldGroup{body, kBoth, refused, "guided_json_object", kUseResponseFormat, "[false]", Feature::schema},
@@ -182,13 +187,10 @@ constexpr std::array kGroups{
     FieldGroup{called_function, kChat, accepted, "parsed_arguments",
                "the same as `arguments`, which is read"},
 
-    FieldGroup{tool, kChat, served, "type function"},
+    FieldGroup{tool, kChat, served, "type function strict"},
     FieldGroup{tool, kChat, accepted, "cache_control",
                "an app's prompts that begin alike share their KV unasked"},
-    FieldGroup{tool, kChat, accepted, "strict", "a promise about calls: an answer has no `tool_calls`"},
-    FieldGroup{tool_function, kChat, served, "name description parameters return"},
-    FieldGroup{tool_function, kChat, accepted, "strict",
-               "a promise about calls: an answer has no `tool_calls`"},
+    FieldGroup{tool_function, kChat, served, "name description parameters return strict"},
 };
 
 using S = SamplingParams;

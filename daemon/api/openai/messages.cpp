@@ -1,5 +1,6 @@
 #include "daemon/api/openai/messages.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -8,6 +9,8 @@
 #include "daemon/api/chat_messages.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/openai/field_table.hpp"
+#include "daemon/api/openai/tool_choice.hpp"
+#include "daemon/api/reasoning_variables.hpp"
 
 namespace flyball::api::openai {
 namespace {
@@ -16,42 +19,46 @@ namespace {
 // them.
 constexpr std::array<std::string_view, 4> kOwnVariables{"messages", "tools", "bos_token", "eos_token"};
 
-Result<PackedJson> read_chosen_tools(const Fields& body, UnknownFields& unknown) {
-  const JsonView choice = body.member("tool_choice");
-  if (choice && !(choice.is_string() && (choice.text() == "none" || choice.text() == "auto")))
-    return field_error(ErrorCode::unsupported_value, "tool_choice", "is served as 'none' or 'auto' only");
-  const JsonView tools = body.member("tools");
-  if (!tools) return PackedJson();
-  auto read = read_tools(tools, field_table(), kChat, unknown);
-  if (read && choice && choice.text() == "none") return PackedJson();
-  return read;
+constexpr std::array<std::string_view, 6> kEfforts{"none", "minimal", "low", "medium", "high", "xhigh"};
+
+// `chat_template_kwargs`, and `reasoning_effort` beside them.
+Result<PackedJson> read_variables(const Fields& body) {
+  const JsonView given = body.member("chat_template_kwargs");
+  if (given) {
+    if (!given.is_object())
+      return field_error(ErrorCode::invalid_value, "chat_template_kwargs", "must be an object");
+    for (const std::string_view own : kOwnVariables)
+      if (given.find(own))
+        return field_error(ErrorCode::invalid_value, "chat_template_kwargs." + std::string(own),
+                           "is set by the daemon alone");
+  }
+  const JsonView effort = body.member("reasoning_effort");
+  if (!effort) return given ? PackedJson(given) : PackedJson();
+  if (!effort.is_string() || std::ranges::find(kEfforts, effort.text()) == kEfforts.end())
+    return field_error(ErrorCode::invalid_value, "reasoning_effort",
+                       "must be one of none, minimal, low, medium, high, xhigh");
+  return reasoning_variables({.on = effort.text() != "none", .effort = effort.text()}, given);
 }
 
 }  // namespace
 
-Result<ChatPrompt> read_chat_prompt(const Fields& body, std::string& note, UnknownFields& unknown) {
+Result<ChatPrompt> read_chat_prompt(const Fields& body, Generate& out) {
   const JsonView messages = body.member("messages");
-  if (!messages) return missing("messages", unknown);
-  auto history = read_chat_messages(messages, field_table(), kChat, unknown);
+  if (!messages) return missing("messages", out.unknown);
+  auto history = read_chat_messages(messages, field_table(), kChat, out.unknown);
   if (!history) return pass(history);
+  out.note = std::move(history->note);
+
+  auto tools = read_tool_set(body, out.unknown);
+  if (!tools) return pass(tools);
+  auto variables = read_variables(body);
+  if (!variables) return pass(variables);
 
   ChatPrompt prompt;
   prompt.messages = std::move(history->messages);
-  note = std::move(history->note);
-
-  auto tools = read_chosen_tools(body, unknown);
-  if (!tools) return pass(tools);
-  prompt.tools = std::move(*tools);
-
-  if (const JsonView args = body.member("chat_template_kwargs")) {
-    if (!args.is_object())
-      return field_error(ErrorCode::invalid_value, "chat_template_kwargs", "must be an object");
-    for (const std::string_view own : kOwnVariables)
-      if (args.find(own))
-        return field_error(ErrorCode::invalid_value, "chat_template_kwargs." + std::string(own),
-                           "is set by the daemon alone");
-    prompt.template_args = PackedJson(args);
-  }
+  prompt.template_args = std::move(*variables);
+  out.tools = std::move(*tools);
+  if (out.tools) prompt.tools = out.tools->tools;
   if (const JsonView generation = body.member("add_generation_prompt")) {
     if (!generation.is_boolean())
       return field_error(ErrorCode::invalid_value, "add_generation_prompt", "must be a boolean");

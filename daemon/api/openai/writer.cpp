@@ -90,14 +90,60 @@ constexpr std::span<const List> lists_of(Generate::Kind kind) {
                                       : std::span<const List>(kLegacyLists);
 }
 
-void append_usage(std::string& out, const Usage& usage) {
+void append_usage(std::string& out, const Totals& totals) {
+  const Usage& usage = totals.usage;
   out.append(R"({"prompt_tokens":)").append(std::to_string(usage.prompt_tokens));
   out.append(R"(,"completion_tokens":)").append(std::to_string(usage.completion_tokens));
   const std::uint64_t total = std::uint64_t{usage.prompt_tokens} + usage.completion_tokens;
   out.append(R"(,"total_tokens":)").append(std::to_string(total));
   out.append(R"(,"prompt_tokens_details":{"cached_tokens":)")
       .append(std::to_string(usage.cached_tokens))
-      .append("}}");
+      .push_back('}');
+  if (totals.reasoning_tokens > 0)
+    out.append(R"(,"completion_tokens_details":{"reasoning_tokens":)")
+        .append(std::to_string(totals.reasoning_tokens))
+        .push_back('}');
+  out.push_back('}');
+}
+
+// The members of a chat's delta that an event makes, written to `out`. False: it makes none.
+struct DeltaMembers {
+  std::string& out;
+
+  bool operator()(const event::Text& e) const { return member("content", e.text); }
+  bool operator()(const event::Reasoning& e) const { return member("reasoning_content", e.text); }
+  bool operator()(const event::CallBegin& e) const {
+    open_call(e.call);
+    out.append(R"(,"id":)");
+    append_json_string(out, e.id);
+    out.append(R"(,"type":"function","function":{"name":)");
+    append_json_string(out, e.name);
+    out.append(R"(,"arguments":""}}])");
+    return true;
+  }
+  bool operator()(const event::CallArguments& e) const {
+    open_call(e.call);
+    out.append(R"(,"function":{"arguments":)");
+    append_json_string(out, e.json);
+    out.append("}}]");
+    return true;
+  }
+  bool operator()(const auto&) const { return false; }
+
+ private:
+  bool member(std::string_view name, std::string_view text) const {
+    out.append("\"").append(name).append("\":");
+    append_json_string(out, text);
+    return true;
+  }
+  void open_call(std::uint32_t call) const {
+    out.append(R"("tool_calls":[{"index":)").append(std::to_string(call));
+  }
+};
+
+// Whether an answer only calls tools: its content is null.
+bool has_no_content(const Choice& choice) noexcept {
+  return choice.text.empty() && !choice.calls.empty();
 }
 
 }  // namespace
@@ -115,8 +161,12 @@ void Writer::write(std::size_t choice, std::span<const AnswerEvent> events, Fram
   const auto tell_role = [&] {
     if (chat() && !std::exchange(progress_[choice].role_sent, true)) role_chunk(choice, out);
   };
+  // A chunk for what delta_ has.
+  const auto send = [&] { delta_chunk(choice, std::exchange(logprobs, {}), out); };
   const auto flush_logprobs = [&] {
-    if (with_logprobs_ && !logprobs.empty()) delta_chunk(choice, {}, std::exchange(logprobs, {}), out);
+    if (!with_logprobs_ || logprobs.empty()) return;
+    delta_of(event::Text{});
+    send();
   };
   for (const AnswerEvent& event : events) {
     if (const auto* failed = std::get_if<event::Failed>(&event)) {
@@ -128,13 +178,13 @@ void Writer::write(std::size_t choice, std::span<const AnswerEvent> events, Fram
     tell_role();
     if (const auto* tokens = std::get_if<event::Logprobs>(&event)) {
       logprobs = tokens->tokens;
-    } else if (const auto* text = std::get_if<event::Text>(&event)) {
-      delta_chunk(choice, text->text, std::exchange(logprobs, {}), out);
+    } else if (delta_of(event)) {
+      send();
     } else if (const auto* finish = std::get_if<event::Finish>(&event)) {
       flush_logprobs();
       finish_chunk(choice, finish->reason, out);
     } else if (const auto* ended = std::get_if<event::Ended>(&event)) {
-      if (include_usage_) usage_chunk(ended->totals.usage, out);
+      if (include_usage_) usage_chunk(ended->totals, out);
       done(out);
     }
   }
@@ -185,11 +235,18 @@ void Writer::role_chunk(std::size_t choice, Frames& frames) const {
   close_chunk(out, frames);
 }
 
-void Writer::delta_chunk(std::size_t choice, std::string_view text, std::span<const TokenLogprob> list,
-                         Frames& frames) {
+// delta_ for an event. False: it makes none.
+bool Writer::delta_of(const AnswerEvent& event) {
+  delta_.clear();
+  if (chat()) return std::visit(DeltaMembers{delta_}, event);
+  const auto* const text = std::get_if<event::Text>(&event);
+  if (text != nullptr) append_json_string(delta_, text->text);
+  return text != nullptr;
+}
+
+void Writer::delta_chunk(std::size_t choice, std::span<const TokenLogprob> list, Frames& frames) {
   std::string& out = open_chunk(choice, frames);
-  out.append(chat() ? R"(,"delta":{"content":)" : R"(,"text":)");
-  append_json_string(out, text);
+  out.append(chat() ? R"(,"delta":{)" : R"(,"text":)").append(delta_);
   if (chat()) out.push_back('}');
   logprobs(out, choice, list);
   out.append(R"(,"finish_reason":null})");
@@ -203,11 +260,11 @@ void Writer::finish_chunk(std::size_t choice, FinishReason reason, Frames& frame
   close_chunk(out, frames);
 }
 
-void Writer::usage_chunk(const Usage& usage, Frames& frames) const {
+void Writer::usage_chunk(const Totals& totals, Frames& frames) const {
   std::string& out = frames.begin();
   open(out, chat() ? "chat.completion.chunk" : "text_completion");
   out.append(R"(],"usage":)");
-  append_usage(out, usage);
+  append_usage(out, totals);
   out.push_back('}');
   frames.end();
 }
@@ -225,35 +282,77 @@ bool Writer::whole(std::span<Choice> choices, const Totals& totals, std::string&
     whole_part(choices[whole_.choice], out);
   }
   out.append(R"(],"usage":)");
-  append_usage(out, totals.usage);
+  append_usage(out, totals);
   out.push_back('}');
   return false;
 }
 
+// The next part of `text`, a JSON string. True: it was the last.
+bool Writer::whole_text(std::string_view text, std::string& out) {
+  constexpr std::size_t kTextPart = 4 * 1024;
+  if (whole_.text == 0) out.push_back('"');
+  const std::string_view rest = text.substr(whole_.text);
+  const std::size_t n = cut_of_text(rest, kTextPart);
+  append_json_text(out, rest.substr(0, n));
+  whole_.text += n;
+  if (n < rest.size()) return false;
+  out.push_back('"');
+  whole_.text = 0;
+  return true;
+}
+
+// The next part of the calls, and what ends the message.
+void Writer::whole_call(Choice& choice, std::string& out) {
+  if (whole_.call == choice.calls.size()) {
+    if (!choice.calls.empty()) out.push_back(']');
+    out.push_back('}');
+    begin_logprobs(out);
+    return;
+  }
+  const Choice::Call& call = choice.calls[whole_.call];
+  if (whole_.text == 0) {
+    out.append(whole_.call == 0 ? R"(,"tool_calls":[{"id":)" : R"(,{"id":)");
+    append_json_string(out, call.id);
+    out.append(R"(,"type":"function","function":{"name":)");
+    append_json_string(out, call.name);
+    out.append(R"(,"arguments":)");
+  }
+  if (!whole_text(call.arguments, out)) return;
+  out.append("}}");
+  ++whole_.call;
+}
+
+void Writer::begin_logprobs(std::string& out) {
+  out.append(R"(,"logprobs":)").append(with_logprobs_ ? lists_of(kind_)[0].open : "null");
+  whole_.at = with_logprobs_ ? Whole::At::logprobs : Whole::At::end;
+}
+
 // The next part of the choice that whole() is at.
 void Writer::whole_part(Choice& choice, std::string& out) {
-  constexpr std::size_t kTextPart = 4 * 1024;
   const std::span<const List> lists = lists_of(kind_);
   switch (whole_.at) {
     case Whole::At::begin:
       if (whole_.choice > 0) out.push_back(',');
       out.append(R"({"index":)").append(std::to_string(whole_.choice));
-      out.append(chat() ? R"(,"message":{"role":"assistant","content":")" : R"(,"text":")");
+      out.append(chat() ? R"(,"message":{"role":"assistant","content":)" : R"(,"text":)");
       whole_.at = Whole::At::text;
       return;
-    case Whole::At::text: {
-      const std::string_view rest = std::string_view(choice.text).substr(whole_.text);
-      const std::size_t n = cut_of_text(rest, kTextPart);
-      append_json_text(out, rest.substr(0, n));
-      whole_.text += n;
-      if (n < rest.size()) return;
-      out.push_back('"');
-      if (chat()) out.append(R"(,"refusal":null})");
-      out.append(R"(,"logprobs":)");
-      out.append(with_logprobs_ ? lists[0].open : "null");
-      whole_.at = with_logprobs_ ? Whole::At::logprobs : Whole::At::end;
+    case Whole::At::text:
+      if (chat() && has_no_content(choice))
+        out.append("null");
+      else if (!whole_text(choice.text, out))
+        return;
+      if (!chat()) return begin_logprobs(out);
+      out.append(R"(,"refusal":null)");
+      if (!choice.reasoning.empty()) out.append(R"(,"reasoning_content":)");
+      whole_.at = choice.reasoning.empty() ? Whole::At::calls : Whole::At::reasoning;
       return;
-    }
+    case Whole::At::reasoning:
+      if (whole_text(choice.reasoning, out)) whole_.at = Whole::At::calls;
+      return;
+    case Whole::At::calls:
+      whole_call(choice, out);
+      return;
     case Whole::At::logprobs:
       if (const bool first = whole_.token.block == 0 && whole_.token.at == 0;
           choice.logprobs.read(whole_.token, token_)) {

@@ -1,5 +1,5 @@
 // Events to the JSON of OpenAI's API: chat completions and legacy completions, whole and in chunks. Pure.
-// These requests bring no parser, so that reasoning and calls do not occur among the events.
+// Reasoning and calls occur among the events of chats alone.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,16 @@ class Writer final : public AnswerWriter {
   void close_chunk(std::string& out, Frames& frames) const;
   void logprobs(std::string& out, std::size_t choice, std::span<const TokenLogprob> tokens);
   void whole_part(Choice& choice, std::string& out);
+  bool whole_text(std::string_view text, std::string& out);
+  void whole_call(Choice& choice, std::string& out);
+  void begin_logprobs(std::string& out);
   void role_chunk(std::size_t choice, Frames& frames) const;
-  void delta_chunk(std::size_t choice, std::string_view text, std::span<const TokenLogprob> list,
-                   Frames& frames);
+  bool delta_of(const AnswerEvent& event);
+  // A chunk with what delta_ has.
+  void delta_chunk(std::size_t choice, std::span<const TokenLogprob> list, Frames& frames);
   void finish_chunk(std::size_t choice, FinishReason reason, Frames& frames) const;
-  void usage_chunk(const Usage& usage, Frames& frames) const;  // {"choices":[],"usage":{...}}
-  static void done(Frames& frames);                            // [DONE]
+  void usage_chunk(const Totals& totals, Frames& frames) const;  // {"choices":[],"usage":{...}}
+  static void done(Frames& frames);                              // [DONE]
 
   const Generate::Kind kind_;
   const bool with_logprobs_, include_usage_;
@@ -49,13 +53,15 @@ class Writer final : public AnswerWriter {
   };
   std::vector<Progress> progress_;
   LogprobView token_;  // the one being written
+  std::string delta_;  // the members of a chat's delta, or the text of a legacy completion as JSON
 
   struct Whole {  // how far whole() has come
-    enum class At : std::uint8_t { begin, text, logprobs, end };
+    enum class At : std::uint8_t { begin, text, reasoning, calls, logprobs, end };
     bool begun = false;
     std::size_t choice = 0;
     At at = At::begin;     // of the choice
-    std::size_t text = 0;  // bytes of it that are written
+    std::size_t text = 0;  // bytes written of the text, the reasoning, or the arguments of a call
+    std::size_t call = 0;
     std::size_t list = 0;  // of its logprobs
     PackedLogprobs::Cursor token = {};
   };

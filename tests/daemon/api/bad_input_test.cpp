@@ -126,7 +126,7 @@ TEST_F(BadInput, methods_paths_types_codings) {
                 .field("Allow"),
             "POST");
   for (const char* path :
-       {"/", "/v1", "/v1/", "/v1/models/", "/V1/models", "//v1/models", "/v1/chat/completions/"})
+       {"//", "/v1", "/v1/", "/v1/models/", "/V1/models", "//v1/models", "/v1/chat/completions/"})
     refused(get(path), 404, "not_found");
   for (const char* type : {"", "Content-Type: text/plain\r\n", "Content-Type: application/jsonp\r\n"})
     refused(with_head("Host: localhost\r\nAuthorization: Bearer key-alice\r\n" + std::string(type) +

@@ -93,10 +93,9 @@ TEST(ChatHistory, BoundsArguments) {
 
 TEST(ChatHistory, LeavesOutMembersThatAreNullOrEmpty) {
   const std::string plain = R"([{"role":"assistant","content":"Hello"}])";
-  for (const char* more :
-       {R"("tool_calls":null)", R"("tool_calls":[])", R"("name":null)", R"("name":"")",
-        R"("refusal":null,"function_call":null,"audio":null,"tool_calls":null)", R"("annotations":[])",
-        R"("reasoning_content":"")", R"("function_call":{})"})
+  for (const char* more : {R"("tool_calls":null)", R"("tool_calls":[])", R"("name":null)", R"("name":"")",
+                           R"("refusal":null,"function_call":null,"audio":null,"tool_calls":null)",
+                           R"("annotations":[])", R"("reasoning_content":"")", R"("function_call":{})"})
     EXPECT_EQ(read(std::string(R"({"role":"assistant","content":"Hello",)") + more + "}"), plain) << more;
   EXPECT_EQ(
       read(R"({"role":"assistant","content":null,"tool_calls":[{"index":null,"id":"c","type":"function",)"
@@ -108,9 +107,25 @@ TEST(ChatHistory, LeavesOutMembersThatAreNullOrEmpty) {
       << "empty content is content, and no other value is empty";
 }
 
+TEST(ChatHistory, NamesReasoningAndToolsAsTemplatesReadThem) {
+  EXPECT_EQ(read(R"({"role":"assistant","content":"a","thinking":"Hm"})"),
+            R"([{"role":"assistant","content":"a","thinking":"Hm","reasoning_content":"Hm"}])");
+  EXPECT_EQ(read(R"({"role":"assistant","content":"a","reasoning":"Hm","reasoning_content":""})"),
+            R"([{"role":"assistant","content":"a","reasoning":"Hm","reasoning_content":"Hm"}])");
+  EXPECT_EQ(read(R"({"role":"tool","content":"a","tool_name":"f"})"),
+            R"([{"role":"tool","content":"a","tool_name":"f","name":"f"}])");
+  for (const char* same : {R"({"role":"assistant","content":"a","thinking":"x","reasoning_content":"y"})",
+                           R"({"role":"assistant","content":"a","thinking":7})",
+                           R"({"role":"tool","content":"a","name":"f","tool_name":"g"})",
+                           R"({"role":"user","content":"a","thinking":"x","tool_name":"g"})"})
+    EXPECT_EQ(read(same), "[" + std::string(same) + "]");
+}
+
 TEST(ChatHistory, HasContentAsAString) {
-  EXPECT_EQ(read(R"({"content":[{"type":"text","text":"x\n"},{"type":"text","text":"y"}],"role":"user","name":"n"})"),
-            R"([{"content":"x\n\ny","role":"user","name":"n"}])");
+  EXPECT_EQ(
+      read(
+          R"({"content":[{"type":"text","text":"x\n"},{"type":"text","text":"y"}],"role":"user","name":"n"})"),
+      R"([{"content":"x\n\ny","role":"user","name":"n"}])");
   EXPECT_EQ(read(R"({"role":"assistant","content":null,"refusal":"No."})"),
             R"([{"role":"assistant","content":"No.","refusal":"No."}])");
   EXPECT_EQ(read(R"({"role":"assistant","content":[{"type":"refusal","refusal":"No."}]})"),
@@ -152,9 +167,10 @@ TEST(ChatHistory, NamesThePlaceOfWhatItRefuses) {
 }
 
 TEST(ChatHistory, CountsItsLengthAsJson) {
-  for (const char* message :
-       {R"({"role":"developer","content":[{"type":"text","text":"a\"b\\\n\t\u0001é"}],"name":null})",
-        R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\":[1.5,true]}"}}]})"}) {
+  for (
+      const char* message :
+      {R"({"role":"developer","content":[{"type":"text","text":"a\"b\\\n\t\u0001é"}],"name":null})",
+       R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\":[1.5,true]}"}}]})"}) {
     const PackedJson out = history(std::string("[") + message + "]").messages;
     EXPECT_EQ(out.json_bytes(), text_of(out).size()) << text_of(out);
   }

@@ -151,6 +151,10 @@ TEST(OllamaRequest, Formats) {
   EXPECT_EQ(error_of(kChat, chat_with(R"(,"format":"yaml")")).param, "format");
   const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
   EXPECT_TRUE(chat_of(tools).has_tools);
+  ASSERT_TRUE(chat_of(tools).tools);
+  EXPECT_EQ(chat_of(tools).tools->choice, ToolSet::Choice::automatic);
+  EXPECT_EQ(text_of(chat_of(tools).tools->tools), R"([{"type":"function","function":{"name":"f"}}])");
+  EXPECT_FALSE(chat_of(R"(,"tools":[])").tools);
   EXPECT_EQ(error_of(kChat, chat_with(tools + R"(,"format":"json")")).param, "tools");
 }
 
@@ -173,16 +177,21 @@ TEST(OllamaRequest, Texts) {
   EXPECT_EQ(error_of(kChat, "[]").code, ErrorCode::invalid_value);
 }
 
-TEST(OllamaRequest, FalseAsThinkIsToldToTheTemplate) {
-  const Generate quiet = chat_of(R"(,"think":false)");
-  EXPECT_EQ(text_of(std::get<ChatPrompt>(quiet.prompts.front()).template_args),
-            R"({"enable_thinking":false})");
-  for (const char* loud : {"true", R"("high")", "1"})
-    for (const char* raw : {"", R"(,"raw":true)"}) {
-      const std::string think = R"(,"think":)" + std::string(loud);
-      EXPECT_EQ(error_of(kChat, chat_with(think)).param, "think") << loud;
-      EXPECT_EQ(error_of(kGenerate, text_with(think + raw)).param, "think") << loud << raw;
-    }
+TEST(OllamaRequest, ThinkIsToldToTheTemplate) {
+  const auto told = [](const Generate& request) {
+    return text_of(std::get<ChatPrompt>(request.prompts.front()).template_args);
+  };
+  EXPECT_EQ(told(chat_of("")), "");
+  EXPECT_EQ(told(chat_of(R"(,"think":false)")), R"({"enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(told(chat_of(R"(,"think":true)")), R"({"enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(told(chat_of(R"(,"think":"low")")),
+            R"({"reasoning_effort":"low","enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(told(*read(kGenerate, text_with(R"(,"think":true)"))),
+            R"({"enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(error_of(kChat, chat_with(R"(,"think":1)")).param, "think");
+  EXPECT_EQ(error_of(kChat, chat_with(R"(,"think":"hard")")).param, "think");
+  EXPECT_TRUE(read(kGenerate, text_with(R"(,"raw":true,"think":false)")));
+  EXPECT_EQ(error_of(kGenerate, text_with(R"(,"raw":true,"think":true)")).param, "think");
 }
 
 TEST(OllamaRequest, CallsOfEarlierAnswersKeepTheirArguments) {
@@ -193,6 +202,7 @@ TEST(OllamaRequest, CallsOfEarlierAnswersKeepTheirArguments) {
   const json messages = json::parse(messages_of(*out));
   EXPECT_EQ(messages[1]["tool_calls"][0]["function"], (json{{"name", "f"}, {"arguments", {{"x", 1}}}}));
   EXPECT_EQ(messages[2]["tool_name"], "f");
+  EXPECT_EQ(messages[2]["name"], "f");
 }
 
 TEST(OllamaRequest, ErrorsNameTheOption) {

@@ -596,18 +596,118 @@ TEST(request, messages_count_without_the_blanks_between_members) {
 }
 
 TEST(request, tools) {
-  EXPECT_FALSE(
-      chat(R"(,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none")").has_tools);
   const std::string start = R"({"messages":[{"role":"user","content":"Hi"}],)";
   EXPECT_EQ(chat_error(start + R"("tools":[{"type":"browser"}]})").param, "tools[0].type");
   EXPECT_EQ(chat_error(start + R"("tools":[{"type":"function"}]})").param, "tools[0].function");
-  EXPECT_EQ(chat_error(start + R"("tool_choice":{"type":"function"}})").code, ErrorCode::unsupported_value);
   EXPECT_EQ(chat_error(start + R"("functions":[]})").code, ErrorCode::unsupported_value);
   const auto tools =
       chat(R"(,"tools":[{"type":"function","strict":null,"function":{"name":"f","description":null,)"
            R"("strict":null,"parameters":{"default":null}}}])");
   EXPECT_EQ(test::text_of(std::get<ChatPrompt>(tools.prompts.at(0)).tools),
             R"([{"type":"function","function":{"name":"f","parameters":{"default":null}}}])");
+}
+
+constexpr const char* kTwoTools =
+    R"(,"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}])";
+
+// The tools and the choice, as a text.
+std::string tools_of(const std::string& members) {
+  const Generate r = chat(kTwoTools + members);
+  const auto& prompt = std::get<ChatPrompt>(r.prompts.at(0));
+  EXPECT_EQ(r.has_tools, r.tools != nullptr) << members;
+  if (!r.tools) {
+    EXPECT_TRUE(prompt.tools.empty()) << members;
+    return "none";
+  }
+  EXPECT_EQ(text_of(prompt.tools), text_of(r.tools->tools)) << members;
+  std::string out = r.tools->choice == ToolSet::Choice::required ? "required" : "auto";
+  if (!r.tools->named.empty()) out += " " + r.tools->named;
+  for (const json& tool : json::parse(text_of(r.tools->tools)))
+    out += " [" + tool["function"]["name"].get<std::string>() + "]";
+  if (!r.tools->parallel) out += " one";
+  if (r.tools->strict) out += " strict";
+  return out;
+}
+
+TEST(ToolChoice, SaysWhichToolsAreCalled) {
+  EXPECT_EQ(tools_of(""), "auto [a] [b]");
+  EXPECT_EQ(tools_of(R"(,"tool_choice":"auto","parallel_tool_calls":true)"), "auto [a] [b]");
+  EXPECT_EQ(tools_of(R"(,"tool_choice":"none")"), "none");
+  EXPECT_EQ(tools_of(R"(,"tool_choice":"required","parallel_tool_calls":false)"), "required [a] [b] one");
+  EXPECT_EQ(tools_of(R"(,"tool_choice":{"type":"function","function":{"name":"b"}})"), "required b [a] [b]");
+  const auto allowed = [](const char* mode) {
+    return R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":")" + std::string(mode) +
+           R"(","tools":[{"type":"function","function":{"name":"b"}}]}})";
+  };
+  EXPECT_EQ(tools_of(allowed("auto")), "auto [b]") << "the model is not told of the other";
+  EXPECT_EQ(tools_of(allowed("required")), "required [b]");
+  EXPECT_FALSE(chat(R"(,"tools":[],"parallel_tool_calls":false)").tools);
+}
+
+TEST(ToolChoice, WithoutAMeaningIsRefusedByName) {
+  struct Case {
+    const char *choice, *param;
+    ErrorCode code = ErrorCode::invalid_value;
+  };
+  const std::string start = R"({"messages":[{"role":"user","content":"Hi"}])";
+  for (
+      const Case& c :
+      {Case{R"("any")", "tool_choice"}, Case{"7", "tool_choice"}, Case{"{}", "tool_choice"},
+       Case{R"({"type":"custom","custom":{"name":"a"}})", "tool_choice.type", ErrorCode::unsupported_value},
+       Case{R"({"type":"function"})", "tool_choice.function"},
+       Case{R"({"type":"function","function":{"name":"c"}})", "tool_choice.function.name"},
+       Case{R"({"type":"allowed_tools"})", "tool_choice.allowed_tools.mode"},
+       Case{R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}})",
+            "tool_choice.allowed_tools.tools"},
+       Case{
+           R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"c"}}]}})",
+           "tool_choice.allowed_tools.tools[0].function.name"}}) {
+    const Error error = chat_error(start + kTwoTools + R"(,"tool_choice":)" + c.choice + "}");
+    EXPECT_EQ(error.code, c.code) << c.choice;
+    EXPECT_EQ(error.param, c.param) << c.choice;
+  }
+  EXPECT_EQ(chat_error(start + R"(,"tool_choice":"required"})").param, "tool_choice");
+  EXPECT_EQ(chat_error(start + R"(,"tools":[],"tool_choice":"required"})").param, "tool_choice");
+  EXPECT_EQ(chat_error(start + R"(,"tool_choice":{"type":"function","function":{"name":"a"}}})").param,
+            "tool_choice.function.name");
+  EXPECT_EQ(chat_error(start + R"(,"parallel_tool_calls":1})").param, "parallel_tool_calls");
+}
+
+TEST(Tools, HaveNamesOfTheirOwnAndSchemas) {
+  const auto refused = [](const std::string& functions) {
+    const Error error =
+        chat_error(R"({"messages":[{"role":"user","content":"Hi"}],"tools":[)" + functions + "]}");
+    EXPECT_EQ(error.code, ErrorCode::invalid_value) << functions;
+    return error.param;
+  };
+  const auto tool = [](const std::string& name, const std::string& more = "") {
+    return R"({"type":"function","function":{"name":")" + name + "\"" + more + "}}";
+  };
+  EXPECT_TRUE(chat(R"(,"tools":[)" + tool("mcp__a.b-c_9") + "," + tool(std::string(128, 'x')) + "]").tools);
+  EXPECT_EQ(refused(tool("")), "tools[0].function.name");
+  EXPECT_EQ(refused(tool("a b")), "tools[0].function.name");
+  EXPECT_EQ(refused(tool(std::string(129, 'x'))), "tools[0].function.name");
+  EXPECT_EQ(refused(tool("a") + "," + tool("b") + "," + tool("a")), "tools[2].function.name");
+  EXPECT_EQ(refused(tool("a", R"(,"parameters":"{}")")), "tools[0].function.parameters");
+  EXPECT_EQ(refused(tool("a", R"(,"strict":"yes")")), "tools[0].function.strict");
+  EXPECT_TRUE(chat(R"(,"tools":[)" + tool("a") + "," + tool("b", R"(,"strict":true)") + "]").tools->strict);
+  EXPECT_FALSE(chat(R"(,"tools":[)" + tool("a", R"(,"strict":false,"parameters":null)") + "]").tools->strict);
+}
+
+TEST(ReasoningEffort, IsToldToTheTemplateUnderTheNamesThatTemplatesRead) {
+  const auto told = [](const std::string& members) {
+    return text_of(std::get<ChatPrompt>(chat(members).prompts.at(0)).template_args);
+  };
+  EXPECT_EQ(told(""), "");
+  EXPECT_EQ(told(R"(,"reasoning_effort":"high")"),
+            R"({"reasoning_effort":"high","enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(told(R"(,"reasoning_effort":"none")"),
+            R"({"reasoning_effort":"none","enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(told(R"(,"reasoning_effort":"low","chat_template_kwargs":{"thinking":null,"a":1})"),
+            R"({"thinking":null,"a":1,"reasoning_effort":"low","enable_thinking":true})")
+      << "the client's own variables win";
+  EXPECT_EQ(chat_error(R"({"messages":[{"role":"user","content":"Hi"}],"reasoning_effort":"much"})").param,
+            "reasoning_effort");
 }
 
 TEST(request, messages_at_all) {

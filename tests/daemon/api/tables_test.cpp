@@ -72,7 +72,7 @@ TEST(docs, routes) {
     constexpr std::array kWhom{"open", "open; with a key: the operator, or an app", "the operator, or an app",
                                "the operator", "an app"};  // as Access
     const char* access = kWhom.at(static_cast<std::size_t>(route.access));
-    const std::string path = std::string(route.path) + (route.path.ends_with('/') ? "{id}" : "");
+    const std::string path = std::string(route.path) + (route.takes_id() ? "{id}" : "");
     const std::string start = "| `" + std::string(route.method) + " " + path + "` | " + access + " |";
     EXPECT_NE(doc.find(start), std::string::npos) << "docs/http-api.md lacks:\n" << start;
   }

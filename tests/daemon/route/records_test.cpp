@@ -438,6 +438,7 @@ TEST_F(Records, RedecisionsTheBackgroundLoadIgnoredFieldsAndTheSettingsOfAProfil
   receipt.redecisions = {{120.5, "cpu", "vulkan:latency", "it passed the SLO"}};
   receipt.background_load = "vulkan: loading in the background, would have met the SLO";
   receipt.ignored_fields = {"tempreature", "tools[0].\xff", "and 3 more"};
+  receipt.tools_in_system_message = true;
   receipt.attempts = {{"cpu", route::RunState::Kind::moved},
                       {.backend = "vulkan",
                        .outcome = route::RunState::Kind::done,
@@ -458,6 +459,7 @@ TEST_F(Records, RedecisionsTheBackgroundLoadIgnoredFieldsAndTheSettingsOfAProfil
   EXPECT_EQ(shown["redecisions"], told["redecisions"]);
   EXPECT_EQ(shown.value("background_load", ""), receipt.background_load);
   EXPECT_EQ(shown["ignored_fields"], json({"tempreature", "tools[0].\uFFFD", "and 3 more"}));
+  EXPECT_EQ(shown.value("tools_in_system_message", false), true);
   EXPECT_EQ(shown["engines"][0], told["engines"][0]);
   EXPECT_EQ(shown["engines"][1]["device"], "a \uFFFD card");
   EXPECT_EQ(shown["engines"][1]["context"], 2048);

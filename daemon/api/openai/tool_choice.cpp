@@ -1,0 +1,139 @@
+#include "daemon/api/openai/tool_choice.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/api/chat_messages.hpp"
+#include "daemon/api/field_error.hpp"
+#include "daemon/api/json_rewriter.hpp"
+#include "daemon/api/openai/field_table.hpp"
+
+namespace flyball::api::openai {
+namespace {
+
+std::string_view name_of_tool(JsonView tool) noexcept {
+  return tool.find("function").find("name").text();
+}
+
+bool has_tool(const PackedJson& tools, std::string_view name) noexcept {
+  if (tools.empty()) return false;
+  for (const auto& [key, tool] : tools.view().members())
+    if (name_of_tool(tool) == name) return true;
+  return false;
+}
+
+// The name in {"type": "function", "function": {"name"}}, which is one of the tools.
+Result<std::string_view> chosen_name(JsonView one, const std::string& place, const PackedJson& tools) {
+  const JsonView type = one.is_object() ? one.member("type") : JsonView();
+  if (!type.is_string())
+    return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
+  if (type.text() != "function")
+    return field_error(ErrorCode::unsupported_value, place + ".type", "is served as 'function' only");
+  const JsonView function = one.member("function");
+  const JsonView name = function.is_object() ? function.member("name") : JsonView();
+  if (!name.is_string())
+    return field_error(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
+  if (!has_tool(tools, name.text()))
+    return field_error(ErrorCode::invalid_value, place + ".function.name",
+                       "is the name of none of the tools");
+  return name.text();
+}
+
+// {"mode": "auto" or "required", "tools": [...]}.
+Result<void> read_allowed(JsonView allowed, ToolSet& out) {
+  const std::string place = "tool_choice.allowed_tools";
+  const JsonView mode = allowed.is_object() ? allowed.member("mode") : JsonView();
+  if (!mode.is_string() || (mode.text() != "auto" && mode.text() != "required"))
+    return field_error(ErrorCode::invalid_value, place + ".mode", "must be 'auto' or 'required'");
+  const JsonView list = allowed.member("tools");
+  if (!list.is_array() || list.size() == 0)
+    return field_error(ErrorCode::invalid_value, place + ".tools", "must be an array with at least one tool");
+  std::vector<std::string_view> names;
+  std::size_t i = 0;
+  for (const auto& [key, one] : list.members()) {
+    auto name = chosen_name(one, place + ".tools[" + std::to_string(i++) + "]", out.tools);
+    if (!name) return pass(name);
+    names.push_back(*name);
+  }
+  std::ranges::sort(names);
+  JsonRewriter kept(out.tools.bytes().size());
+  kept.open(JsonKind::array);
+  for (const auto& [key, tool] : out.tools.view().members())
+    if (std::ranges::binary_search(names, name_of_tool(tool))) kept.value(tool);
+  kept.close();
+  out.tools = kept.take();
+  out.choice = mode.text() == "required" ? ToolSet::Choice::required : ToolSet::Choice::automatic;
+  return {};
+}
+
+Result<void> read_choice(JsonView choice, ToolSet& out) {
+  if (choice.is_string()) {
+    if (choice.text() == "none")
+      out.choice = ToolSet::Choice::none;
+    else if (choice.text() == "required")
+      out.choice = ToolSet::Choice::required;
+    else if (choice.text() != "auto")
+      return field_error(ErrorCode::invalid_value, "tool_choice",
+                         "must be 'none', 'auto', 'required' or an object");
+  } else {
+    const JsonView type = choice.is_object() ? choice.member("type") : JsonView();
+    if (!type.is_string())
+      return field_error(ErrorCode::invalid_value, "tool_choice",
+                         "must be a string, or an object with a 'type'");
+    if (type.text() == "allowed_tools") return read_allowed(choice.member("allowed_tools"), out);
+    if (type.text() != "function")
+      return field_error(ErrorCode::unsupported_value, "tool_choice.type",
+                         "is served as 'function' or 'allowed_tools' only");
+    auto name = chosen_name(choice, "tool_choice", out.tools);
+    if (!name) return pass(name);
+    out.choice = ToolSet::Choice::required;
+    out.named = *name;
+  }
+  if (out.choice == ToolSet::Choice::required && out.tools.empty())
+    return field_error(ErrorCode::invalid_value, "tool_choice", "demands a call, and there are no 'tools'");
+  return {};
+}
+
+// Whether a tool asks for exact arguments. Clients of other APIs say so in the tool itself.
+Result<bool> is_strict(JsonView tools) {
+  bool strict = false;
+  std::size_t i = 0;
+  for (const auto& [key, tool] : tools.members()) {
+    const std::string place = "tools[" + std::to_string(i++) + "]";
+    const JsonView of_tool = tool.member("strict"), of_function = tool.find("function").member("strict");
+    if (of_tool && !of_tool.is_boolean())
+      return field_error(ErrorCode::invalid_value, place + ".strict", "must be a boolean");
+    if (of_function && !of_function.is_boolean())
+      return field_error(ErrorCode::invalid_value, place + ".function.strict", "must be a boolean");
+    strict = strict || (of_tool && of_tool.as_bool()) || (of_function && of_function.as_bool());
+  }
+  return strict;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, UnknownFields& unknown) {
+  auto out = std::make_shared<ToolSet>();
+  if (const JsonView tools = body.member("tools")) {
+    auto read = read_tools(tools, field_table(), kChat, unknown);
+    if (!read) return pass(read);
+    out->tools = std::move(*read);
+    const auto strict = is_strict(tools);
+    if (!strict) return pass(strict);
+    out->strict = *strict;
+  }
+  if (const JsonView choice = body.member("tool_choice"))
+    if (auto ok = read_choice(choice, *out); !ok) return pass(ok);
+  if (const JsonView parallel = body.member("parallel_tool_calls")) {
+    if (!parallel.is_boolean())
+      return field_error(ErrorCode::invalid_value, "parallel_tool_calls", "must be a boolean");
+    out->parallel = parallel.as_bool();
+  }
+  if (out->tools.empty() || out->choice == ToolSet::Choice::none) return nullptr;
+  return out;
+}
+
+}  // namespace flyball::api::openai
