@@ -1,6 +1,6 @@
-// One API, as the daemon sees it: a row of table/codecs.cpp, behind it a folder of its own. A request goes through
-// it in two stages: its head by data alone (routes, keys), before the body is read; then head and body
-// through parse(), a pure function that may run on any thread.
+// One API, as the daemon sees it: a row of table/codecs.cpp, behind it a folder of its own. A request goes
+// through it in two stages: its head by data alone (routes, keys), before the body is read; then head and
+// body through parse(), a pure function that may run on any thread.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,13 @@ struct Route {
   std::uint8_t id = 0;         // the codec's own
   // The path is known for this feature alone: it is refused where the capability table says no.
   std::optional<config::Feature> asks_for = {};
+  // The route is that of requests with this header field, where several APIs have the path; "": of all.
+  std::string_view header = {};
 };
 
 // A path of an API for a feature that nothing serves: admit() refuses it at its head.
 constexpr Route unserved_route(std::string_view method, std::string_view path, config::Feature feature,
-                         std::uint8_t id) {
+                               std::uint8_t id) {
   return {method, path, Access::app, BodyType::none, "unserved", false, id, feature};
 }
 
@@ -59,7 +61,8 @@ struct Codec {
   // Body, path and query to one operation. Pure; errors name the field in the API's own terms.
   Result<Operation> (*parse)(const Route& route, const http::Request& request);
   // An error in the API's own shape: status, body and the fields that tell whether to try again.
-  http::Response (*error)(const Error& error);
+  // `request_id`: the id of the answer's x-request-id.
+  http::Response (*error)(const Error& error, std::string_view request_id);
 };
 
 using Codecs = std::span<const Codec* const>;
@@ -81,7 +84,7 @@ struct RouteMatch {
   std::string allow;             // methods of this path for the Allow field
   std::string there_is;          // where no codec has the path: the routes that there are, "GET /a, POST /b"
 };
-// GET routes take HEAD too.
-RouteMatch find_route(Codecs codecs, std::string_view method, std::string_view path);
+// The route of a request by its head. GET routes take HEAD too.
+RouteMatch find_route(Codecs codecs, const http::Request& head);
 
 }  // namespace flyball::api
