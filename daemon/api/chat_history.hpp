@@ -1,6 +1,7 @@
 // A chat's messages, the same for the model's template whichever client sent them. Clients send their earlier
-// answers back in many spellings of one meaning; templates tell them apart, and fail or print "None". Every
-// API's messages pass through here. Pure. Which form of a turn a template reads is known to the engine alone
+// answers back in many spellings of one meaning; templates tell them apart, and fail or print "None". The
+// messages of APIs with OpenAI's form of them pass through here; others are written in the form that comes
+// out. Pure. Which form of a turn a template reads is known to the engine alone
 // (backends/text/chat_form).
 #pragma once
 

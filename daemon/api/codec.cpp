@@ -5,7 +5,9 @@
 namespace flyball::api {
 namespace {
 
-bool matches(const Route& route, std::string_view path) noexcept {
+bool matches(const Route& route, const http::Request& head) noexcept {
+  const std::string_view path = head.path();
+  if (!route.header.empty() && head.field(route.header).empty()) return false;
   if (!route.takes_id()) return path == route.path;
   return path.starts_with(route.path) && path.size() > route.path.size();
 }
@@ -16,11 +18,12 @@ int hex_digit(char c) noexcept {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-// All of them: a client whose base URL is wrong looks for the one that it wants.
+// All that are served: a client whose base URL is wrong looks for the one that it wants. Routes with a header
+// are paths that another API has, too.
 std::string listed_routes(Codecs codecs) {
   std::string out;
   for (const Route& route : routes(codecs))
-    if (!route.asks_for)
+    if (!route.asks_for && route.header.empty())
       out += (out.empty() ? "" : ", ") + std::string(route.method) + ' ' + std::string(route.path) +
              (route.takes_id() ? "{id}" : "");
   return out;
@@ -74,12 +77,12 @@ std::vector<Route> routes(Codecs codecs) {
   return out;
 }
 
-RouteMatch find_route(Codecs codecs, std::string_view method, std::string_view path) {
+RouteMatch find_route(Codecs codecs, const http::Request& head) {
   RouteMatch out;
-  if (method == "HEAD") method = "GET";
+  const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
   for (const Codec* codec : codecs)
     for (const Route& route : codec->routes) {
-      if (!matches(route, path)) continue;
+      if (!matches(route, head)) continue;
       if (out.codec == nullptr) out.codec = codec;
       if (!out.allow.empty()) out.allow += ", ";
       out.allow += route.method == "GET" ? "GET, HEAD" : route.method;

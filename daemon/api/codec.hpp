@@ -38,6 +38,8 @@ struct Route {
   std::uint8_t id = 0;         // the codec's own
   // The path is known for this feature alone: it is refused where the capability table says no.
   std::optional<config::Feature> asks_for = {};
+  // The route is that of requests with this header field, where several APIs have the path; "": of all.
+  std::string_view header = {};
 
   // A path that ends in '/' takes an id behind it, which may hold slashes; but "/" is a path by itself.
   constexpr bool takes_id() const noexcept { return path.size() > 1 && path.ends_with('/'); }
@@ -62,7 +64,8 @@ struct Codec {
   // Body, path and query to one operation. Pure; errors name the field in the API's own terms.
   Result<Operation> (*parse)(const Route& route, const http::Request& request);
   // An error in the API's own shape: status, body and the fields that tell whether to try again.
-  http::Response (*error)(const Error& error);
+  // `request_id`: the id of the answer's x-request-id.
+  http::Response (*error)(const Error& error, std::string_view request_id);
 };
 
 using Codecs = std::span<const Codec* const>;
@@ -84,7 +87,7 @@ struct RouteMatch {
   std::string allow;             // methods of this path for the Allow field
   std::string there_is;          // where no codec has the path: the routes that there are, "GET /a, POST /b"
 };
-// GET routes take HEAD too.
-RouteMatch find_route(Codecs codecs, std::string_view method, std::string_view path);
+// The route of a request by its head. GET routes take HEAD too.
+RouteMatch find_route(Codecs codecs, const http::Request& head);
 
 }  // namespace flyball::api

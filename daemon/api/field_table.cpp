@@ -11,7 +11,7 @@
 namespace flyball::api {
 
 std::string_view to_string(FieldOf of) noexcept {
-  constexpr std::array<std::string_view, 12> kNames{"body",
+  constexpr std::array<std::string_view, 16> kNames{"body",
                                                     "stream_options",
                                                     "response_format",
                                                     "response_format.json_schema",
@@ -22,7 +22,11 @@ std::string_view to_string(FieldOf of) noexcept {
                                                     "messages[].tool_calls[]",
                                                     "messages[].tool_calls[].function",
                                                     "tools[]",
-                                                    "tools[].function"};
+                                                    "tools[].function",
+                                                    "tool_choice",
+                                                    "thinking",
+                                                    "output_config",
+                                                    "output_format"};
   return kNames.at(static_cast<std::size_t>(of));
 }
 

@@ -35,6 +35,10 @@ enum class FieldOf : std::uint8_t {
   called_function,  // `function` of a call
   tool,
   tool_function,  // `function` of a tool
+  tool_choice,
+  thinking,  // Anthropic's, as the next two
+  output_config,
+  output_format,  // also `format` of output_config
 };
 // "body", "stream_options", "messages[]", "messages[].content[]", ...: for the documents.
 std::string_view to_string(FieldOf of) noexcept;

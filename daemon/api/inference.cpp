@@ -155,7 +155,7 @@ void Inference::fail(const Error& error, const route::Standings& standings, std:
     write(0, {event::Failed{error}});
     exchange_->end_stream();
   } else {
-    http::Response response = codec_.error(error);
+    http::Response response = codec_.error(error, exchange_->id());
     outcome.status = response.status;
     describe(response.fields);
     append_standings(standings, response.fields);

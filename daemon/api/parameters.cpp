@@ -131,10 +131,10 @@ Result<void> read_parameters(const Fields& object, SamplingParams& sampling, Sca
   return {};
 }
 
-Result<void> read_stop(const Fields& object, std::vector<std::string>& stop) {
-  const JsonView value = object.member("stop");
+Result<void> read_stop(const Fields& object, std::vector<std::string>& stop, std::string_view name) {
+  const JsonView value = object.member(name);
   if (!value) return {};
-  const std::string place = object.place_of("stop");
+  const std::string place = object.place_of(name);
   if (value.is_string())
     stop.emplace_back(value.text());
   else if (value.is_array()) {

@@ -69,8 +69,8 @@ std::string_view type_name(const Parameter& parameter) noexcept;  // "number", "
 // param, the value and the range in the message; also where two names of one setting differ.
 Result<void> read_parameters(const Fields& object, SamplingParams& sampling, Scalars& scalars);
 
-// `stop`: a string, or an array of them. invalid_value.
-Result<void> read_stop(const Fields& object, std::vector<std::string>& stop);
+// `stop`, or the API's other name for it: a string, or an array of them. invalid_value.
+Result<void> read_stop(const Fields& object, std::vector<std::string>& stop, std::string_view name = "stop");
 // `seed`: a 64-bit integer, or -1 for one that is drawn. invalid_value.
 Result<void> read_seed(const Fields& object, Generate& out);
 

@@ -358,8 +358,8 @@ class Service::Impl::Compiling final : public OffLoop {
 
 http::Response Service::Impl::refused(const Error& error, const RouteMatch& match, std::string_view app) {
   const Codec& codec = codec_of(match);
-  http::Response response = codec.error(error);
   const std::string id = ids.next();
+  http::Response response = codec.error(error, id);
   response.fields.push_back({"x-request-id", id});
   response.last = error.code == ErrorCode::bad_framing;
   if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", match.allow});
@@ -496,7 +496,7 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
   if (!result) {
     refused = result.error().code;
     if (*refused != ErrorCode::cancelled) metrics.rejected(to_string(*refused));
-    result = codec.error(result.error());
+    result = codec.error(result.error(), exchange.id());
   }
   append_standings(standings, result->fields);
   const int status = result->status;
@@ -847,7 +847,7 @@ std::expected<http::Entry, http::Response> Service::check_head(const http::Reque
                                                                const http::Peer& peer) {
   auto entry = std::make_shared<Impl::Entry>();
   entry->state = impl_->state;
-  entry->match = find_route(impl_->codecs, head.method, head.path());
+  entry->match = find_route(impl_->codecs, head);
   const auto app = admit(*impl_->state, entry->match, head, peer);
   if (!app) return std::unexpected(impl_->refused(app.error(), entry->match));
   entry->app = *app;
@@ -878,7 +878,7 @@ std::expected<http::Entry, http::Response> Service::check_head(const http::Reque
 }
 
 http::Response Service::refuse(const Error& error, const http::Request* head, const http::Peer&) {
-  return impl_->refused(error, head ? find_route(impl_->codecs, head->method, head->path()) : RouteMatch());
+  return impl_->refused(error, head ? find_route(impl_->codecs, *head) : RouteMatch());
 }
 
 void Service::handle(std::shared_ptr<http::Exchange> exchange) {

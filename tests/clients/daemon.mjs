@@ -36,7 +36,7 @@ export async function serve() {
 listeners:
   local: {tcp: "127.0.0.1:0"}
 models:
-  demo: {embedded: true}
+  demo: {embedded: true, aliases: [claude-sonnet-4-5-20250929]}
   slow: {path: slow.gguf, context: 8192, aliases: [org/slow]}
 default_model: demo
 operator: {loopback: true}

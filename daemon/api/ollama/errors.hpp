@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "config/error.hpp"
 #include "daemon/http/message.hpp"
@@ -10,6 +11,6 @@ namespace flyball::api::ollama {
 
 std::string error_json(const Error& error);  // {"error":"message"}
 // With Retry-After as the error table says.
-http::Response error_response(const Error& error);
+http::Response error_response(const Error& error, std::string_view request_id);
 
 }  // namespace flyball::api::ollama

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "config/app_models.hpp"
+#include "daemon/api/date.hpp"
 #include "daemon/api/json_text.hpp"
-#include "daemon/api/ollama/date.hpp"
 
 namespace flyball::api::ollama {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "daemon/api/date.hpp"
 #include "daemon/api/json_text.hpp"
-#include "daemon/api/ollama/date.hpp"
 #include "daemon/api/ollama/errors.hpp"
 
 namespace flyball::api::ollama {

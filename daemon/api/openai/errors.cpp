@@ -36,7 +36,7 @@ std::string error_json(const Error& error) {
   return out;
 }
 
-http::Response error_response(const Error& error) {
+http::Response error_response(const Error& error, std::string_view) {
   const ErrorRow& row = error_row(error.code);
   http::Response response = json_response(error_json(error));
   response.status = row.status;

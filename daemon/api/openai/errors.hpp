@@ -14,6 +14,6 @@ std::string_view error_type(ErrorCode code) noexcept;
 // {"error":{"message","type","param","code"}}; param is null when there is none.
 std::string error_json(const Error& error);
 // With Retry-After and x-should-retry as the error table says.
-http::Response error_response(const Error& error);
+http::Response error_response(const Error& error, std::string_view request_id);
 
 }  // namespace flyball::api::openai

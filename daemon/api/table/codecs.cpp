@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "daemon/api/anthropic/codec.hpp"
 #include "daemon/api/native/codec.hpp"
 #include "daemon/api/ollama/codec.hpp"
 #include "daemon/api/openai/codec.hpp"
@@ -9,7 +10,8 @@
 namespace flyball::api {
 
 Codecs all_codecs() noexcept {
-  static constexpr std::array<const Codec*, 3> kCodecs{&native::kCodec, &openai::kCodec, &ollama::kCodec};
+  static constexpr std::array<const Codec*, 4> kCodecs{&native::kCodec, &anthropic::kCodec, &openai::kCodec,
+                                                       &ollama::kCodec};
   return kCodecs;
 }
 

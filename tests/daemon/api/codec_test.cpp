@@ -142,7 +142,10 @@ TEST_F(ToyCodec, RefusesTwoKeysInOneField) {
 }
 
 TEST_F(ToyCodec, IsAmongTheRoutesThatAnUnknownPathIsTold) {
-  const api::RouteMatch match = api::find_route(std::span(kCodecs).last(1), "GET", "/elsewhere");
+  http::Request elsewhere;
+  elsewhere.method = "GET";
+  elsewhere.target = "/elsewhere";
+  const api::RouteMatch match = api::find_route(std::span(kCodecs).last(1), elsewhere);
   EXPECT_TRUE(match.there_is.starts_with(std::string(toy::kCodec.routes[0].method) + " /toy/"))
       << match.there_is;
   const std::string told = look("/elsewhere").body;

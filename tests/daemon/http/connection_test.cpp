@@ -21,7 +21,7 @@ struct TestHandler final : Handler {
   }
   Response refuse(const Error& error, const Request*, const Peer&) override {
     refusals.push_back(error);
-    return api::openai::error_response(error);
+    return api::openai::error_response(error, {});
   }
   void handle(std::shared_ptr<Exchange> exchange) override {
     bodies.push_back(exchange->request().body);

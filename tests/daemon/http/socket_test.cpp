@@ -325,7 +325,7 @@ TEST_F(SocketTest, connections_over_the_limit_are_told) {
   const Answer told = answers(three).at(0);
   // Written without the service, yet as the table of errors says.
   const auto expected = api::openai::error_response(
-      {ErrorCode::overloaded, "Too many connections are open; try again.", {}, {}});
+      {ErrorCode::overloaded, "Too many connections are open; try again.", {}, {}}, {});
   EXPECT_TRUE(told.field("Date").ends_with(" GMT")) << told.head;
   EXPECT_EQ(told.status, expected.status);
   EXPECT_EQ(told.body, expected.body);
@@ -556,7 +556,8 @@ TEST_F(SocketTest, two_thousand_slow_clients_are_harmless) {
       "processor time of an answer to another client, alone: p50 %.3f ms, p99 %.3f ms; beside %zu slow ones: "
       "p50 %.3f ms, p99 %.3f ms\n",
       at(alone, .5), at(alone, .99), kSlow, at(crowded, .5), at(crowded, .99));
-  // The promise is 5 %. Processor time beside other programs varies by more, so the test sees multiples alone.
+  // The promise is 5 %. Processor time beside other programs varies by more, so the test sees multiples
+  // alone.
   EXPECT_LT(at(crowded, .5), 2 * at(alone, .5) + 0.5);
   for (Client& client : slow) client.send("T /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   std::size_t served = 0;  // and nobody was turned away

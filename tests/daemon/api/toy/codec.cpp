@@ -221,7 +221,7 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
 }
 
 // Statuses of its own: whatever is the client's fault is 422.
-http::Response error(const Error& error) {
+http::Response error(const Error& error, std::string_view) {
   http::Response out = json_response(error_json(error));
   out.status = error_row(error.code).fault == Fault::request ? 422 : 503;
   return out;

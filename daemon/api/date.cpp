@@ -1,9 +1,9 @@
-#include "daemon/api/ollama/date.hpp"
+#include "daemon/api/date.hpp"
 
 #include <array>
 #include <ctime>
 
-namespace flyball::api::ollama {
+namespace flyball::api {
 
 std::string rfc3339(std::int64_t seconds) {
   const auto at = static_cast<std::time_t>(seconds);
@@ -14,4 +14,4 @@ std::string rfc3339(std::int64_t seconds) {
   return text.data();
 }
 
-}  // namespace flyball::api::ollama
+}  // namespace flyball::api

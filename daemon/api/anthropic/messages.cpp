@@ -1,0 +1,295 @@
+#include "daemon/api/anthropic/messages.hpp"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "config/capabilities.hpp"
+#include "config/name_list.hpp"
+#include "daemon/api/anthropic/billing_line.hpp"
+#include "daemon/api/anthropic/field_table.hpp"
+#include "daemon/api/features.hpp"
+#include "daemon/api/field_error.hpp"
+#include "daemon/api/fields.hpp"
+#include "daemon/api/json_rewriter.hpp"
+
+namespace flyball::api::anthropic {
+namespace {
+
+// Of the name of a tool, as in Anthropic's API. Results repeat the name.
+constexpr std::size_t kMaxNameBytes = 128;
+
+constexpr std::string_view kOfUser = "text or tool_result";
+constexpr std::string_view kOfAssistant = "text, thinking, redacted_thinking or tool_use";
+
+// A block of a type that is not served there.
+std::unexpected<Error> not_served(std::string_view type, const std::string& place, std::string_view served) {
+  if (type == "image")
+    return std::unexpected(unserved(config::capability(config::Feature::vision), place + ".type"));
+  const ErrorCode code = type == "document" ? ErrorCode::unsupported_feature : ErrorCode::unsupported_value;
+  return field_error(code, place + ".type",
+                     "is " + config::quoted(type) + ", but is served as " + std::string(served) + " only");
+}
+
+Result<std::string_view> text_member(JsonView block, std::string_view name, const std::string& place) {
+  const JsonView value = block.member(name);
+  const std::string here = place + "." + std::string(name);
+  if (!value) return field_error(ErrorCode::missing_field, here, "is required");
+  if (!value.is_string()) return field_error(ErrorCode::invalid_value, here, "must be a string");
+  return value.text();
+}
+
+// Texts, joined by newlines.
+class Joined {
+ public:
+  void add(std::string_view text) {
+    if (std::exchange(any_, true)) text_.push_back('\n');
+    text_ += text;
+  }
+  bool any() const noexcept { return any_; }
+  const std::string& text() const noexcept { return text_; }
+
+ private:
+  std::string text_;
+  bool any_ = false;
+};
+
+class MessagesReader {
+ public:
+  MessagesReader(std::size_t bytes, UnknownFields& unknown) : unknown_(unknown), out_(bytes) {}
+
+  Result<ChatHistory> read(JsonView system, JsonView messages) {
+    out_.open(JsonKind::array);
+    if (auto ok = read_system(system); !ok) return pass(ok);
+    std::size_t i = 0;
+    for (const auto& [key, message] : messages.members())
+      if (auto ok = read_message(message, "messages[" + std::to_string(i++) + "]"); !ok) return pass(ok);
+    out_.close();
+    if (written_ > kMaxMessages)
+      return field_error(ErrorCode::invalid_value, "messages",
+                         "has " + std::to_string(written_) +
+                             " messages and results, more than the limit of " + std::to_string(kMaxMessages));
+    return ChatHistory{out_.take(), std::move(note_)};
+  }
+
+ private:
+  Result<void> read_system(JsonView system) {
+    Joined text;
+    const auto add = [&](std::string_view part) {
+      const std::string_view rest = without_billing_line(part);
+      if (rest.size() < part.size())
+        note_ = "The billing line of 'system' is left out: it changes with every request.";
+      if (!rest.empty()) text.add(rest);
+    };
+    if (system.is_string())
+      add(system.text());
+    else if (system)
+      if (auto ok = each_text(system, "system", add); !ok) return ok;
+    if (text.any()) write_message("system", text.text());
+    return {};
+  }
+
+  Result<void> read_message(JsonView message, const std::string& place) {
+    if (!message.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
+    if (auto ok = check_members(message, field_table(), FieldOf::message, kBoth, place, unknown_); !ok)
+      return ok;
+    const auto role = text_member(message, "role", place);
+    if (!role) return pass(role);
+    const JsonView content = message.member("content");
+    const std::string here = place + ".content";
+    if (!content) return field_error(ErrorCode::missing_field, here, "is required");
+    if (*role == "user") return read_user(content, here);
+    if (*role == "assistant") return read_assistant(content, here);
+    if (*role != "system")
+      return field_error(ErrorCode::invalid_value, place + ".role", "must be user, assistant or system");
+    auto text = read_texts(content, here);
+    if (!text) return pass(text);
+    write_message("system", *text);
+    return {};
+  }
+
+  Result<void> read_user(JsonView content, const std::string& place) {
+    if (content.is_string()) {
+      write_message("user", content.text());
+      return {};
+    }
+    Joined text;
+    bool has_results = false;
+    const auto read = [&](std::string_view type, JsonView block, const std::string& here) -> Result<void> {
+      if (type == "text") return add_text(block, here, text);
+      if (type != "tool_result") return not_served(type, here, kOfUser);
+      has_results = true;
+      return read_result(block, here);
+    };
+    if (auto ok = each_block(content, place, read); !ok) return ok;
+    if (text.any() || !has_results) write_message("user", text.text());
+    return {};
+  }
+
+  Result<void> read_result(JsonView block, const std::string& place) {
+    const auto id = text_member(block, "tool_use_id", place);
+    if (!id) return pass(id);
+    const JsonView content = block.member("content"), is_error = block.member("is_error");
+    if (is_error && !is_error.is_boolean())
+      return field_error(ErrorCode::invalid_value, place + ".is_error", "must be a boolean");
+    std::string text = is_error && is_error.as_bool() ? "Error: " : "";
+    if (content) {
+      const auto read = read_texts(content, place + ".content");
+      if (!read) return pass(read);
+      text += *read;
+    }
+    open_message("tool");
+    write("tool_call_id", *id);
+    if (const auto call = called_.find(*id); call != called_.end()) write("name", call->second);
+    write("content", text);
+    out_.close();
+    return {};
+  }
+
+  Result<void> read_assistant(JsonView content, const std::string& place) {
+    if (content.is_string()) {
+      write_message("assistant", content.text());
+      return {};
+    }
+    Joined text, thinking;
+    bool has_calls = false;
+    const auto read = [&](std::string_view type, JsonView block, const std::string& here) -> Result<void> {
+      if (type == "text") return add_text(block, here, text);
+      if (type == "redacted_thinking") return {};
+      if (type == "thinking") {
+        const auto thought = text_member(block, "thinking", here);
+        if (!thought) return pass(thought);
+        thinking.add(*thought);
+        return {};
+      }
+      if (type != "tool_use") return not_served(type, here, kOfAssistant);
+      has_calls = true;
+      return check_call(block, here);
+    };
+    if (auto ok = each_block(content, place, read); !ok) return ok;
+    open_message("assistant");
+    write("content", text.text());
+    if (!thinking.text().empty()) write("reasoning_content", thinking.text());
+    if (has_calls) write_calls(content);
+    out_.close();
+    return {};
+  }
+
+  Result<void> check_call(JsonView block, const std::string& place) {
+    const auto id = text_member(block, "id", place), name = text_member(block, "name", place);
+    if (!id) return pass(id);
+    if (!name) return pass(name);
+    if (name->empty() || name->size() > kMaxNameBytes)
+      return field_error(ErrorCode::invalid_value, place + ".name",
+                         "must have 1 to " + std::to_string(kMaxNameBytes) + " bytes");
+    if (const JsonView input = block.member("input"); input && !input.is_object())
+      return field_error(ErrorCode::invalid_value, place + ".input", "must be an object");
+    called_.insert_or_assign(*id, *name);
+    return {};
+  }
+
+  // Precondition: check_call() has taken each.
+  void write_calls(JsonView content) {
+    out_.key("tool_calls");
+    out_.open(JsonKind::array);
+    for (const auto& [index, block] : content.members()) {
+      if (block.find("type").text() != "tool_use") continue;
+      out_.open(JsonKind::object);
+      write("id", block.find("id").text());
+      write("type", "function");
+      out_.key("function");
+      out_.open(JsonKind::object);
+      write("name", block.find("name").text());
+      out_.key("arguments");
+      if (const JsonView input = block.member("input")) {
+        out_.value(input);
+      } else {
+        out_.open(JsonKind::object);
+        out_.close();
+      }
+      out_.close();
+      out_.close();
+    }
+    out_.close();
+  }
+
+  // Calls `read` with each block's type, the block and its place.
+  template <class Read>
+  Result<void> each_block(JsonView content, const std::string& place, Read read) {
+    if (!content.is_array())
+      return field_error(ErrorCode::invalid_value, place, "must be a string or an array of blocks");
+    std::size_t i = 0;
+    for (const auto& [key, block] : content.members()) {
+      const std::string here = place + "[" + std::to_string(i++) + "]";
+      const JsonView type = block.is_object() ? block.find("type") : JsonView();
+      if (!type.is_string())
+        return field_error(ErrorCode::invalid_value, here, "must be an object with a 'type'");
+      if (auto ok = read(type.text(), block, here); !ok) return ok;
+      // Behind it: a block that is not served is refused by its type.
+      if (auto ok = check_members(block, field_table(), FieldOf::part, kBoth, here, unknown_); !ok) return ok;
+    }
+    return {};
+  }
+
+  template <class Add>
+  Result<void> each_text(JsonView content, const std::string& place, Add add) {
+    return each_block(content, place,
+                      [&](std::string_view type, JsonView block, const std::string& here) -> Result<void> {
+                        if (type != "text") return not_served(type, here, "text");
+                        const auto text = text_member(block, "text", here);
+                        if (!text) return pass(text);
+                        add(*text);
+                        return {};
+                      });
+  }
+
+  static Result<void> add_text(JsonView block, const std::string& place, Joined& out) {
+    const auto text = text_member(block, "text", place);
+    if (!text) return pass(text);
+    out.add(*text);
+    return {};
+  }
+
+  // A string, or blocks of text alone.
+  Result<std::string> read_texts(JsonView content, const std::string& place) {
+    if (content.is_string()) return std::string(content.text());
+    Joined out;
+    if (auto ok = each_text(content, place, [&](std::string_view text) { out.add(text); }); !ok)
+      return pass(ok);
+    return out.text();
+  }
+
+  void write(std::string_view key, std::string_view text) {
+    out_.key(key);
+    out_.string(text);
+  }
+
+  void open_message(std::string_view role) {
+    ++written_;
+    out_.open(JsonKind::object);
+    write("role", role);
+  }
+
+  void write_message(std::string_view role, std::string_view content) {
+    open_message(role);
+    write("content", content);
+    out_.close();
+  }
+
+  UnknownFields& unknown_;
+  JsonRewriter out_;
+  std::string note_;
+  std::size_t written_ = 0;                              // messages
+  std::map<std::string_view, std::string_view> called_;  // names by the ids of earlier calls
+};
+
+}  // namespace
+
+Result<ChatHistory> read_messages(JsonView system, JsonView messages, UnknownFields& unknown) {
+  if (!messages.is_array() || messages.size() == 0)
+    return field_error(ErrorCode::invalid_value, "messages", "must be an array with at least one message");
+  return MessagesReader(messages.bytes().size(), unknown).read(system, messages);
+}
+
+}  // namespace flyball::api::anthropic

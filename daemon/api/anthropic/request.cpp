@@ -1,0 +1,191 @@
+#include "daemon/api/anthropic/request.hpp"
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "backends/constrain/constraint.hpp"
+#include "daemon/api/anthropic/field_table.hpp"
+#include "daemon/api/anthropic/messages.hpp"
+#include "daemon/api/anthropic/tools.hpp"
+#include "daemon/api/anthropic/writer.hpp"
+#include "daemon/api/constraint_verdicts.hpp"
+#include "daemon/api/field_error.hpp"
+#include "daemon/api/fields.hpp"
+#include "daemon/api/json_rewriter.hpp"
+#include "daemon/api/parameters.hpp"
+
+namespace flyball::api::anthropic {
+namespace {
+
+// An object of the body, its members known; absent where it is not there.
+Result<JsonView> read_object(const Fields& body, std::string_view name, FieldOf of, UnknownFields& unknown) {
+  const JsonView object = body.member(name);
+  if (!object) return JsonView();
+  if (!object.is_object())
+    return field_error(ErrorCode::invalid_value, std::string(name), "must be an object");
+  if (auto ok = check_members(object, field_table(), of, kBoth, std::string(name), unknown); !ok)
+    return pass(ok);
+  return object;
+}
+
+// Whether the model is to think. Without a word it is not, as in Anthropic's API.
+Result<bool> read_thinking(const Fields& body, UnknownFields& unknown) {
+  const auto thinking = read_object(body, "thinking", FieldOf::thinking, unknown);
+  if (!thinking) return pass(thinking);
+  if (!*thinking) return false;
+  const JsonView type = thinking->find("type");
+  const std::string_view text = type.is_string() ? type.text() : std::string_view();
+  if (text == "enabled" || text == "adaptive") return true;
+  if (text == "disabled") return false;
+  return field_error(ErrorCode::unsupported_value, "thinking.type",
+                     "is served as enabled, adaptive or disabled only");
+}
+
+// How much the model is to think, in the words that templates know; "": it is not said.
+Result<std::string_view> read_effort(JsonView config) {
+  const JsonView effort = config ? config.member("effort") : JsonView();
+  if (!effort) return std::string_view();
+  const std::string_view text = effort.is_string() ? effort.text() : std::string_view();
+  if (text == "low" || text == "medium" || text == "high") return text;
+  if (text == "xhigh" || text == "max") return "high";
+  return field_error(ErrorCode::invalid_value, "output_config.effort",
+                     "must be low, medium, high, xhigh or max");
+}
+
+PackedJson template_args(bool thinking, std::string_view effort) {
+  JsonRewriter args(64);
+  args.open(JsonKind::object);
+  args.key("enable_thinking");
+  args.boolean(thinking);
+  if (!effort.empty()) {
+    args.key("reasoning_effort");
+    args.string(effort);
+  }
+  args.close();
+  return args.take();
+}
+
+// The model, and all that is part of the prompt.
+struct Asked {
+  std::string model;
+  ChatPrompt prompt;
+  std::shared_ptr<const ToolSet> tools;
+  std::string note;
+  JsonView output_config;
+};
+
+Result<Asked> read_asked(const Fields& body, UnknownFields& unknown) {
+  Asked out;
+  if (const JsonView model = body.member("model")) {
+    if (!model.is_string()) return field_error(ErrorCode::invalid_value, "model", "must be a string");
+    out.model = model.text();
+  }
+  const auto thinking = read_thinking(body, unknown);
+  if (!thinking) return pass(thinking);
+  const auto config = read_object(body, "output_config", FieldOf::output_config, unknown);
+  if (!config) return pass(config);
+  out.output_config = *config;
+  const auto effort = read_effort(*config);
+  if (!effort) return pass(effort);
+  auto tools = read_tool_set(body, unknown);
+  if (!tools) return pass(tools);
+  out.tools = std::move(*tools);
+  const JsonView messages = body.member("messages");
+  if (!messages) return missing("messages", unknown);
+  auto history = read_messages(body.member("system"), messages, unknown);
+  if (!history) return pass(history);
+  out.prompt.messages = std::move(history->messages);
+  out.note = std::move(history->note);
+  if (out.tools && out.tools->choice != ToolSet::Choice::none) out.prompt.tools = out.tools->tools;
+  out.prompt.template_args = template_args(*thinking, *effort);
+  return out;
+}
+
+// {"type": "json_schema", "schema": {...}} at `place`.
+Result<void> read_format(JsonView format, const std::string& place, Generate& out) {
+  if (!format) return {};
+  if (out.base.constraint)
+    return field_error(ErrorCode::invalid_value, place,
+                       "and '" + out.constraint_field + "' are both set; an answer has one constraint");
+  const JsonView type = format.is_object() ? format.find("type") : JsonView();
+  if (!type.is_string() || type.text() != "json_schema")
+    return field_error(ErrorCode::invalid_value, place, "must be an object of the 'type' json_schema");
+  if (auto ok = check_members(format, field_table(), FieldOf::output_format, kBoth, place, out.unknown); !ok)
+    return ok;
+  const std::string here = place + ".schema";
+  const JsonView schema = format.member("schema");
+  if (!schema) return field_error(ErrorCode::missing_field, here, "is required");
+  if (!schema.is_object())
+    return field_error(ErrorCode::invalid_value, here, "must be a JSON schema, an object");
+  Constraint constraint{Constraint::Kind::json_schema, PackedJson(schema)};
+  if (auto ok = constrain::check_size(constraint); !ok) return std::unexpected(refusal_at(here, ok.error()));
+  out.base.constraint = std::move(constraint);
+  out.constraint_field = here;
+  out.wants_json = true;
+  return {};
+}
+
+// An answer goes on with the assistant's last message nowhere.
+Result<void> check_last(JsonView messages) {
+  std::size_t i = 0;
+  JsonView last;
+  for (const auto& [key, message] : messages.members()) {
+    last = message;
+    ++i;
+  }
+  if (last.find("role").text() != "assistant") return {};
+  return field_error(ErrorCode::unsupported_value, "messages[" + std::to_string(i - 1) + "].role",
+                     "is \"assistant\" in the last message, which an answer does not go on with: it begins "
+                     "a turn of its own");
+}
+
+}  // namespace
+
+Result<Generate> parse_messages(JsonView document) {
+  if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+  Generate out;
+  const Fields body(document, field_table(), kMessages, out.unknown);
+  Scalars scalars;
+  auto ok = read_parameters(body, out.base.sampling, scalars);
+  if (ok) ok = read_stop(body, out.base.stop, "stop_sequences");
+  if (ok) ok = body.refused();
+  if (!ok) return pass(ok);
+  if (scalars.max_tokens == 0) return missing("max_tokens", out.unknown);
+  out.base.max_tokens = scalars.max_tokens;
+  if (scalars.stream) out.stream = StreamFraming::sse;
+
+  auto asked = read_asked(body, out.unknown);
+  if (!asked) return pass(asked);
+  ok = check_last(body.member("messages"));
+  if (ok && asked->output_config)
+    ok = read_format(asked->output_config.member("format"), "output_config.format", out);
+  if (ok) ok = read_format(body.member("output_format"), "output_format", out);
+  if (!ok) return pass(ok);
+  out.model = std::move(asked->model);
+  out.note = std::move(asked->note);
+  out.tools = std::move(asked->tools);
+  out.has_tools = !asked->prompt.tools.empty();
+  if (out.has_tools && out.base.constraint)
+    return field_error(
+        ErrorCode::unsupported_feature, "tools",
+        "are not served beside '" + out.constraint_field + "': a constrained answer cannot hold tool calls");
+  out.prompt_bytes = asked->prompt.messages.json_bytes() + asked->prompt.tools.json_bytes();
+  out.prompts.emplace_back(std::move(asked->prompt));
+  out.writer = std::make_unique<Writer>();
+  return out;
+}
+
+Result<CountedPrompt> parse_count_tokens(JsonView document) {
+  if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+  UnknownFields unknown;
+  const Fields body(document, field_table(), kCountTokens, unknown);
+  if (auto ok = body.refused(); !ok) return pass(ok);
+  auto asked = read_asked(body, unknown);
+  if (!asked) return pass(asked);
+  return CountedPrompt{std::move(asked->model), std::move(asked->prompt), std::move(asked->note),
+                       std::move(unknown)};
+}
+
+}  // namespace flyball::api::anthropic

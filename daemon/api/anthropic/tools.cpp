@@ -1,0 +1,135 @@
+#include "daemon/api/anthropic/tools.hpp"
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "config/name_list.hpp"
+#include "daemon/api/anthropic/field_table.hpp"
+#include "daemon/api/field_error.hpp"
+#include "daemon/api/json_rewriter.hpp"
+
+namespace flyball::api::anthropic {
+namespace {
+
+// As Anthropic's API has it, and points.
+bool is_name(std::string_view text) noexcept {
+  constexpr std::size_t kMaxNameBytes = 128;
+  return !text.empty() && text.size() <= kMaxNameBytes &&
+         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") ==
+             std::string_view::npos;
+}
+
+Result<bool> read_flag(JsonView object, std::string_view name, const std::string& place) {
+  const JsonView value = object.member(name);
+  if (!value) return false;
+  if (!value.is_boolean())
+    return field_error(ErrorCode::invalid_value, place + "." + std::string(name), "must be a boolean");
+  return value.as_bool();
+}
+
+// Appends the tool in the form of every API.
+Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& unknown, ToolSet& set,
+                       JsonRewriter& out, std::set<std::string_view>& names) {
+  if (!tool.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
+  if (const JsonView type = tool.member("type"); type && !(type.is_string() && type.text() == "custom"))
+    return field_error(ErrorCode::unsupported_value, place + ".type",
+                       "is served as \"custom\" only" +
+                           (type.is_string() ? ", not " + config::quoted(type.text()) : std::string()) +
+                           ": a tool is one that the client describes and runs");
+  if (auto ok = check_members(tool, field_table(), FieldOf::tool, kBoth, place, unknown); !ok) return ok;
+  const JsonView name = tool.member("name"), description = tool.member("description"),
+                 schema = tool.member("input_schema");
+  if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
+  if (!name.is_string() || !is_name(name.text()))
+    return field_error(ErrorCode::invalid_value, place + ".name",
+                       "must be 1 to 128 letters, digits, '_', '.' and '-'");
+  if (!names.insert(name.text()).second)
+    return field_error(ErrorCode::invalid_value, place + ".name",
+                       "is " + config::quoted(name.text()) + ", which is another tool's name");
+  if (description && !description.is_string())
+    return field_error(ErrorCode::invalid_value, place + ".description", "must be a string");
+  if (!schema) return field_error(ErrorCode::missing_field, place + ".input_schema", "is required");
+  if (!schema.is_object())
+    return field_error(ErrorCode::invalid_value, place + ".input_schema", "must be a JSON schema, an object");
+  const auto strict = read_flag(tool, "strict", place);
+  if (!strict) return pass(strict);
+  set.strict = set.strict || *strict;
+
+  out.open(JsonKind::object);
+  out.key("type");
+  out.string("function");
+  out.key("function");
+  out.open(JsonKind::object);
+  out.key("name");
+  out.value(name);
+  if (description) {
+    out.key("description");
+    out.value(description);
+  }
+  out.key("parameters");
+  out.value(schema);
+  out.close();
+  out.close();
+  return {};
+}
+
+Result<void> read_choice(JsonView choice, UnknownFields& unknown, ToolSet& set,
+                         const std::set<std::string_view>& names) {
+  if (!choice) return {};
+  const JsonView type = choice.is_object() ? choice.find("type") : JsonView();
+  if (!type.is_string())
+    return field_error(ErrorCode::invalid_value, "tool_choice", "must be an object with a 'type'");
+  if (auto ok = check_members(choice, field_table(), FieldOf::tool_choice, kBoth, "tool_choice", unknown);
+      !ok)
+    return ok;
+  if (type.text() == "none")
+    set.choice = ToolSet::Choice::none;
+  else if (type.text() == "any" || type.text() == "tool")
+    set.choice = ToolSet::Choice::required;
+  else if (type.text() != "auto")
+    return field_error(ErrorCode::invalid_value, "tool_choice.type", "must be auto, any, tool or none");
+  const auto alone = read_flag(choice, "disable_parallel_tool_use", "tool_choice");
+  if (!alone) return pass(alone);
+  set.parallel = !*alone;
+  if (type.text() == "tool") {
+    const JsonView name = choice.member("name");
+    if (!name) return field_error(ErrorCode::missing_field, "tool_choice.name", "is required");
+    if (!name.is_string())
+      return field_error(ErrorCode::invalid_value, "tool_choice.name", "must be a string");
+    if (!names.contains(name.text()))
+      return field_error(ErrorCode::invalid_value, "tool_choice.name",
+                         "is " + config::quoted(name.text()) + ", which is none of 'tools'");
+    set.named = name.text();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, UnknownFields& unknown) {
+  const JsonView tools = body.member("tools");
+  if (tools && !tools.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
+  auto set = std::make_shared<ToolSet>();
+  std::set<std::string_view> names;
+  JsonRewriter out(tools ? tools.bytes().size() : 0);
+  out.open(JsonKind::array);
+  if (tools)
+    for (const auto& [key, tool] : tools.members()) {
+      const std::string place = "tools[" + std::to_string(names.size()) + "]";
+      if (auto ok = read_tool(tool, place, unknown, *set, out, names); !ok) return pass(ok);
+    }
+  out.close();
+  if (auto ok = read_choice(body.member("tool_choice"), unknown, *set, names); !ok) return pass(ok);
+  if (names.empty()) {
+    if (set->choice == ToolSet::Choice::required)
+      return field_error(ErrorCode::invalid_value, "tool_choice",
+                         "asks for a call, and there are no 'tools'");
+    return nullptr;
+  }
+  set->tools = out.take();
+  return set;
+}
+
+}  // namespace flyball::api::anthropic
