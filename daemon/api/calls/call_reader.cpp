@@ -32,6 +32,38 @@ std::string made_id(std::string_view ids, std::uint32_t call) {
   return out;
 }
 
+// Text up to the first of the ends, shown as reasoning or as text.
+Reading<bool> read_until(CallReader& reader, std::span<const std::string_view> ends, bool reasoning) {
+  const auto is_space = [&](char c) { return reasoning && is_json_space(c); };
+  const auto begins_end = [&](char c) {
+    return std::ranges::any_of(ends, [&](std::string_view end) { return end[0] == c; });
+  };
+  const auto show = [&](std::string_view bytes) {
+    if (reasoning)
+      reader.events.reasoning(bytes);
+    else
+      reader.text(bytes);
+  };
+  std::string held;  // white space that is shown if more follows
+  if (reasoning) co_await reader.next_solid();
+  for (;;) {
+    if (co_await reader.feed.peek() == ByteFeed::kEnd) co_return false;
+    for (const std::string_view end : ends)
+      if (co_await reader.is_next(end)) co_return true;
+    const std::string_view bytes = reader.feed.here();
+    std::size_t n = 1;
+    if (is_space(bytes[0])) {
+      held += bytes[0];
+    } else {
+      while (n < bytes.size() && !is_space(bytes[n]) && !begins_end(bytes[n])) ++n;
+      show(held);
+      held.clear();
+      show(bytes.substr(0, n));
+    }
+    reader.feed.take(n);
+  }
+}
+
 }  // namespace
 
 bool is_name_byte(int byte) noexcept {
@@ -81,6 +113,7 @@ void CallReader::end_call(bool complete) {
 }
 
 Reading<bool> CallReader::matches(std::string_view text, bool behind_space, bool read) {
+  if (text.empty()) co_return true;
   std::size_t at = 0;
   if (behind_space)
     for (;; ++at) {
@@ -108,36 +141,11 @@ Reading<bool> CallReader::comes(std::string_view text) {
   return matches(text, true, true);
 }
 
-template <class Show>
-Reading<bool> CallReader::until(std::span<const std::string_view> ends, bool trimmed, Show show) {
-  const auto is_space = [&](char c) { return trimmed && is_json_space(c); };
-  const auto begins_end = [&](char c) {
-    return std::ranges::any_of(ends, [&](std::string_view end) { return end[0] == c; });
-  };
-  std::string held;  // white space that is shown if more follows
-  if (trimmed) co_await next_solid();
-  for (;;) {
-    if (co_await feed.peek() == ByteFeed::kEnd) co_return false;
-    for (const std::string_view end : ends)
-      if (co_await is_next(end)) co_return true;
-    const std::string_view bytes = feed.here();
-    std::size_t n = 1;
-    if (is_space(bytes[0])) {
-      held += bytes[0];
-    } else {
-      while (n < bytes.size() && !is_space(bytes[n]) && !begins_end(bytes[n])) ++n;
-      show(held);
-      held.clear();
-      show(bytes.substr(0, n));
-    }
-    feed.take(n);
-  }
-}
 Reading<bool> CallReader::text_until(std::span<const std::string_view> ends) {
-  return until(ends, false, [this](std::string_view bytes) { text(bytes); });
+  return read_until(*this, ends, false);
 }
 Reading<bool> CallReader::reasoning_until(std::span<const std::string_view> ends) {
-  return until(ends, true, [this](std::string_view bytes) { events.reasoning(bytes); });
+  return read_until(*this, ends, true);
 }
 
 Reading<int> CallReader::next_solid() {
@@ -246,8 +254,14 @@ Reading<bool> CallReader::spelled_object(std::string* held) {
 
 Reading<bool> CallReader::arguments(std::string* held) {
   const int first = co_await next_solid();
-  if (first == '{') co_return co_await object(held);
-  if (first == '"') co_return co_await spelled_object(held);
+  if (first == '{') {
+    const bool result = co_await object(held);
+    co_return result;
+  }
+  if (first == '"') {
+    const bool result = co_await spelled_object(held);
+    co_return result;
+  }
   if (!co_await literal("null")) co_return false;
   put_arguments("{}", held);
   co_return true;

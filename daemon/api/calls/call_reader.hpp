@@ -45,7 +45,8 @@ struct CallReader {
   // All that was read so far is understood: it will not become text.
   void accept() { feed.keep(); }
 
-  // Each returns false where the text goes on otherwise or ends, and has read nothing then.
+  // Each returns false where the text goes on otherwise or ends, and has read nothing then. An empty text is
+  // always there.
   Reading<bool> literal(std::string_view text);
   Reading<bool> is_next(std::string_view text);  // as literal(), and reads nothing
   Reading<bool> sees(std::string_view text);     // as comes(), and reads nothing
@@ -69,8 +70,6 @@ struct CallReader {
 
  private:
   Reading<bool> matches(std::string_view text, bool behind_space, bool read);
-  template <class Show>
-  Reading<bool> until(std::span<const std::string_view> ends, bool trimmed, Show show);
   void put_arguments(std::string_view json, std::string* held);
   Reading<bool> spelled_object(std::string* held);
 };

@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kMaxHeaderBytes = 512;  // of words in a header, whose names have at most kMaxNameBytes
 
 constexpr std::array<std::string_view, 3> kEnds{kHarmonyEnd, "<|call|>", "<|return|>"};
+constexpr std::array<std::string_view, 4> kHeaderBegins{kHarmonyChannel, kHarmonyStart, kHarmonyMessage,
+                                                        kHarmonyRecipient};
 // A message may also end at the header of the next one.
 constexpr std::array<std::string_view, 5> kBodyEnds{kEnds[0], kEnds[1], kEnds[2], kHarmonyStart,
                                                     kHarmonyChannel};
@@ -72,7 +74,7 @@ class HarmonyAnswer {
   }
 
   Reading<bool> begins_header() {
-    for (const std::string_view begin : {kHarmonyChannel, kHarmonyStart, kHarmonyMessage, kHarmonyRecipient})
+    for (const std::string_view begin : kHeaderBegins)
       if (co_await reader_.sees(begin)) co_return true;
     co_return false;
   }
@@ -115,7 +117,10 @@ class HarmonyAnswer {
 
   // False: the answer ended in it.
   Reading<bool> body() {
-    if (channel_ != kHarmonyReasoning) co_return co_await reader_.text_until(kBodyEnds);
+    if (channel_ != kHarmonyReasoning) {
+      const bool result = co_await reader_.text_until(kBodyEnds);
+      co_return result;
+    }
     in_reasoning_ = true;
     const bool ended = co_await reader_.reasoning_until(kBodyEnds);
     in_reasoning_ = false;
@@ -127,11 +132,16 @@ class HarmonyAnswer {
   std::string channel_, recipient_;
 };
 
+Reading<bool> read_answer(CallReader& reader, bool& in_reasoning) {
+  HarmonyAnswer answer(reader, in_reasoning);
+  const bool result = co_await answer.read();
+  co_return result;
+}
+
 }  // namespace
 
 Reading<bool> harmony_answer(CallReader& reader, bool& in_reasoning) {
-  HarmonyAnswer answer(reader, in_reasoning);
-  co_return co_await answer.read();
+  return read_answer(reader, in_reasoning);
 }
 
 }  // namespace flyball::api::calls

@@ -42,7 +42,8 @@ class JsonCall {
 
   Reading<bool> name() {
     std::string name;
-    if (!co_await reader_.json_string(name, kMaxNameBytes + 1) || !is_call_name(name)) co_return false;
+    if (!co_await reader_.json_string(name, kMaxNameBytes + 1)) co_return false;
+    if (!is_call_name(name)) co_return false;
     if (known_names_ && !reader_.is_tool(name)) co_return false;
     reader_.begin_call(name, id_);
     begun_ = true;
@@ -53,14 +54,20 @@ class JsonCall {
   }
 
   Reading<bool> arguments() {
-    if (!co_await reader_.arguments(begun_ ? nullptr : &held_)) co_return false;
+    std::string* held = begun_ ? nullptr : &held_;
+    if (!co_await reader_.arguments(held)) co_return false;
     if (begun_) end();
     co_return true;
   }
 
   Reading<bool> id() {
-    if (co_await reader_.next_solid() == '"') co_return co_await reader_.json_string(id_, kMaxNameBytes);
-    co_return co_await reader_.skip_json();
+    const int first = co_await reader_.next_solid();
+    if (first == '"') {
+      const bool result = co_await reader_.json_string(id_, kMaxNameBytes);
+      co_return result;
+    }
+    const bool result = co_await reader_.skip_json();
+    co_return result;
   }
 
   void end() {
@@ -75,22 +82,29 @@ class JsonCall {
   std::string id_, held_;  // arguments that came before the name
 };
 
-}  // namespace
-
-Reading<bool> json_calls(CallReader& reader, const FormatRow& row, const Section& section) {
-  if (!section.open.empty() && !co_await reader.comes(section.open)) co_return false;
+Reading<bool> read_json_section(CallReader& reader, const FormatRow& row, const Section& section) {
+  if (!co_await reader.comes(section.open)) co_return false;
   const bool list = co_await reader.comes("[");
   for (bool any = false;; any = true) {
     JsonCall call(reader, row, section.known_names);
     if (!co_await call.read()) co_return any;
-    if (list && co_await reader.comes(",")) continue;
-    if (list && !co_await reader.comes("]")) co_return true;
-    if (!list && (co_await reader.comes(";") || co_await reader.sees("{"))) continue;
-    break;
+    if (list) {
+      if (co_await reader.comes(",")) continue;
+      if (!co_await reader.comes("]")) co_return true;
+    } else {
+      if (co_await reader.comes(";")) continue;
+      if (co_await reader.sees("{")) continue;
+    }
+    reader.accept();
+    if (co_await reader.comes(section.close)) reader.accept();
+    co_return true;
   }
-  reader.accept();
-  if (!section.close.empty() && co_await reader.comes(section.close)) reader.accept();
-  co_return true;
+}
+
+}  // namespace
+
+Reading<bool> json_calls(CallReader& reader, const FormatRow& row, const Section& section) {
+  return read_json_section(reader, row, section);
 }
 
 }  // namespace flyball::api::calls

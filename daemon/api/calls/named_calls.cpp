@@ -24,7 +24,7 @@ std::string_view name_in_id(std::string_view id) noexcept {
 
 // A name, its id and what ends it, as far as the arguments. False: it is none.
 Reading<bool> head(CallReader& reader, const FormatRow& row, bool known, std::string& name, std::string& id) {
-  if (!row.prefix.empty()) co_await reader.comes(row.prefix);
+  co_await reader.comes(row.prefix);
   if (known) {
     if (!co_await tool_name(reader, name)) co_return false;
   } else {
@@ -36,12 +36,19 @@ Reading<bool> head(CallReader& reader, const FormatRow& row, bool known, std::st
     name = std::string(name_in_id(id));
     if (name.empty()) co_return false;
   }
-  if (!row.id_open.empty() && co_await reader.comes(row.id_open)) {
-    co_await reader.next_solid();
-    if (!co_await reader.name(id, kMaxNameBytes)) co_return false;
+  if (!row.id_open.empty()) {
+    if (co_await reader.comes(row.id_open)) {
+      co_await reader.next_solid();
+      if (!co_await reader.name(id, kMaxNameBytes)) co_return false;
+    }
   }
-  if (!co_await reader.literal(row.name_close) && !co_await reader.comes(row.name_close)) co_return false;
-  co_return !known || co_await reader.sees("{");
+  // A line's end is white space itself.
+  if (!co_await reader.literal(row.name_close)) {
+    if (!co_await reader.comes(row.name_close)) co_return false;
+  }
+  if (!known) co_return true;
+  const bool result = co_await reader.sees("{");
+  co_return result;
 }
 
 // Behind the opening of a call.
@@ -49,31 +56,40 @@ Reading<bool> named_call(CallReader& reader, const FormatRow& row, bool known) {
   std::string name, id;
   if (!co_await head(reader, row, known, name, id)) co_return false;
   reader.begin_call(name, id);
-  const bool fenced = !row.fence_open.empty() && co_await reader.comes(row.fence_open);
-  if (!row.call_close.empty() && co_await reader.comes(row.call_close)) {
-    reader.events.arguments("{}");
-    reader.end_call(true);
-    co_return true;
+  const bool fenced = co_await reader.comes(row.fence_open);
+  if (!row.call_close.empty()) {
+    if (co_await reader.comes(row.call_close)) {
+      reader.events.arguments("{}");
+      reader.end_call(true);
+      co_return true;
+    }
   }
   const bool whole = co_await reader.arguments(nullptr);
   reader.end_call(whole);
   if (!whole) co_return false;
-  if (fenced && co_await reader.comes(row.fence_close)) reader.accept();
-  if (!row.call_close.empty() && co_await reader.comes(row.call_close)) reader.accept();
+  if (fenced) {
+    if (co_await reader.comes(row.fence_close)) reader.accept();
+  }
+  if (co_await reader.comes(row.call_close)) reader.accept();
   co_return true;
 }
 
 }  // namespace
 
 Reading<bool> named_calls(CallReader& reader, const FormatRow& row, const Section& section) {
-  if (!section.open.empty() && !co_await reader.comes(section.open)) co_return false;
+  if (!co_await reader.comes(section.open)) co_return false;
   bool any = false;
   for (bool opened = section.place != Place::anywhere;; opened = false) {
-    if (!opened && (row.call_open.empty() || !co_await reader.comes(row.call_open))) break;
+    if (!opened) {
+      if (row.call_open.empty()) break;
+      if (!co_await reader.comes(row.call_open)) break;
+    }
     if (!co_await named_call(reader, row, section.known_names)) co_return any;
     any = true;
   }
-  if (any && !section.close.empty() && co_await reader.comes(section.close)) reader.accept();
+  if (any) {
+    if (co_await reader.comes(section.close)) reader.accept();
+  }
   co_return any;
 }
 

@@ -27,10 +27,12 @@ class Parser final : public TextParser {
   void parse(std::string_view text, bool control, AnswerEvents& out) override {
     if (control && !is_marker(text)) return;
     reader_.feed.add(text);
+    answer_.check();
     reader_.events.move_to(out);
   }
   void end(AnswerEvents& out) override {
     reader_.feed.end();
+    answer_.check();
     reader_.events.move_to(out);
   }
   bool in_reasoning() const noexcept override { return reasoning_; }
@@ -61,14 +63,19 @@ class Parser final : public TextParser {
   }
 
   Reading<bool> answer() {
-    if (row_.notation == Notation::harmony) co_return co_await harmony_answer(reader_, reasoning_);
+    if (row_.notation == Notation::harmony) {
+      const bool result = co_await harmony_answer(reader_, reasoning_);
+      co_return result;
+    }
     if (co_await reasoning()) co_await reader_.next_solid();
     co_await start();
     for (;;) {
       if (co_await section_on_line()) continue;
       const int byte = co_await reader_.feed.peek();
       if (byte == ByteFeed::kEnd) break;
-      if (begins_[static_cast<unsigned char>(byte)] && co_await trigger()) continue;
+      if (begins_[static_cast<unsigned char>(byte)]) {
+        if (co_await trigger()) continue;
+      }
       plain();
     }
     if (!after_call_) reader_.text(std::exchange(reader_.space, {}));
@@ -94,27 +101,38 @@ class Parser final : public TextParser {
 
   // A silent string or calls at the beginning of the answer. False: something else begins.
   Reading<bool> start() {
-    for (const Silent& silent : row_.silent)
-      if (silent.place == Place::start && co_await reader_.comes(silent.text)) co_return true;
+    for (const Silent& silent : row_.silent) {
+      if (silent.place != Place::start) continue;
+      if (co_await reader_.comes(silent.text)) co_return true;
+    }
     if (!reader_.tools) co_return false;
     for (const Section& section : row_.sections) {
       if (section.place != Place::start) continue;
-      if (row_.notation == Notation::json && section.open.empty()) {
-        if (!co_await reader_.sees("{") && !co_await reader_.sees("[")) continue;
-      } else if (!section.open.empty() && !co_await reader_.sees(section.open)) {
-        continue;
-      }
+      if (!co_await begins(section)) continue;
       if (co_await calls(section)) co_return true;
     }
     co_return false;
+  }
+
+  Reading<bool> begins(const Section& section) {
+    if (!section.open.empty()) {
+      const bool result = co_await reader_.sees(section.open);
+      co_return result;
+    }
+    if (row_.notation != Notation::json) co_return true;
+    if (co_await reader_.sees("{")) co_return true;
+    const bool result = co_await reader_.sees("[");
+    co_return result;
   }
 
   // Calls that begin a line without a marker. False: none does.
   Reading<bool> section_on_line() {
     if (!line_start_ || !reader_.tools) co_return false;
     line_start_ = false;
-    for (const Section& section : row_.sections)
-      if (section.place == Place::line_start && co_await calls(section)) co_return true;
+    for (const Section& section : row_.sections) {
+      if (section.place != Place::line_start) continue;
+      if (co_await calls(section)) co_return true;
+    }
     co_return false;
   }
 
@@ -126,7 +144,10 @@ class Parser final : public TextParser {
         line_start_ = true;
         co_return true;
       }
-      if (co_await reader_.sees(each.text)) co_return co_await calls(*each.section);
+      if (co_await reader_.sees(each.text)) {
+        const bool result = co_await calls(*each.section);
+        co_return result;
+      }
     }
     co_return false;
   }
@@ -155,7 +176,9 @@ class Parser final : public TextParser {
       reasoning_ = false;
       co_return false;
     }
-    if (!co_await reader_.comes(open) && !form_.in_reasoning) co_return false;
+    if (!co_await reader_.comes(open)) {
+      if (!form_.in_reasoning) co_return false;
+    }
     reasoning_ = true;
     co_await reader_.next_solid();
     co_await reader_.reasoning_until(std::span(&close, 1));

@@ -1,9 +1,12 @@
 // A grammar read from text that arrives in pieces: a coroutine reads a byte at a time and is suspended where
-// the next byte has not come. It sees one sequence of bytes, wherever that was cut.
+// the next byte has not come. It sees one sequence of bytes, wherever that was cut. GCC 12
+// miscompiles awaits that are operands of && and || or stand in a co_return, and lists in braces around them:
+// an await stands alone in its condition or declaration.
 #pragma once
 
 #include <coroutine>
 #include <cstddef>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,27 +14,30 @@
 
 namespace flyball::api::calls {
 
-// A part of a grammar as a coroutine. It begins when it is awaited, or by start(). Exceptions reach whoever
-// resumes it.
+// A part of a grammar as a coroutine. It begins when it is awaited, and runs on the stack of whoever awaits
+// it until it waits for a byte itself: no jump between coroutines depends on the compiler's optimizations.
 template <class T>
 class Reading {
  public:
   struct promise_type {
     std::optional<T> value;
-    std::coroutine_handle<> caller = std::noop_coroutine();
+    std::exception_ptr error;
+    std::coroutine_handle<> caller;  // that waits for it; null: it has not been left yet
 
     Reading get_return_object() { return Reading(Handle::from_promise(*this)); }
     std::suspend_always initial_suspend() noexcept { return {}; }
     auto final_suspend() noexcept {
       struct Return {
         bool await_ready() noexcept { return false; }
-        std::coroutine_handle<> await_suspend(Handle done) noexcept { return done.promise().caller; }
+        void await_suspend(Handle done) noexcept {
+          if (const auto caller = done.promise().caller) caller.resume();
+        }
         void await_resume() noexcept {}
       };
       return Return{};
     }
     void return_value(T result) { value = std::move(result); }
-    void unhandled_exception() { throw; }
+    void unhandled_exception() { error = std::current_exception(); }
   };
 
   Reading(Reading&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -42,14 +48,22 @@ class Reading {
     if (handle_) handle_.destroy();
   }
 
+  // Begins one that nobody awaits.
   void start() { handle_.resume(); }
-
-  bool await_ready() const noexcept { return false; }
-  std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) noexcept {
-    handle_.promise().caller = caller;
-    return handle_;
+  // Throws what it ended by, if that is an exception.
+  void check() const {
+    if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
   }
-  T await_resume() { return std::move(*handle_.promise().value); }
+
+  bool await_ready() const {
+    handle_.resume();
+    return handle_.done();
+  }
+  void await_suspend(std::coroutine_handle<> caller) noexcept { handle_.promise().caller = caller; }
+  T await_resume() {
+    check();
+    return std::move(*handle_.promise().value);
+  }
 
  private:
   using Handle = std::coroutine_handle<promise_type>;

@@ -17,10 +17,11 @@ class XmlCall {
     std::string name;
     co_await reader_.next_solid();
     if (!co_await reader_.name(name, kMaxNameBytes)) co_return false;
-    if (!row_.name_close.empty()) {
-      if (!co_await reader_.literal(row_.name_close)) co_return false;
-    } else if (!co_await reader_.sees(row_.key_open) && !co_await reader_.sees(row_.call_close)) {
-      co_return false;
+    if (!co_await reader_.literal(row_.name_close)) co_return false;
+    if (row_.name_close.empty()) {
+      if (!co_await reader_.sees(row_.key_open)) {
+        if (!co_await reader_.sees(row_.call_close)) co_return false;
+      }
     }
     function_ = reader_.function(name);
     reader_.begin_call(name, "");
@@ -35,15 +36,17 @@ class XmlCall {
     while (co_await reader_.comes(row_.key_open)) {
       std::string key;
       if (!co_await this->key(key)) co_return false;
-      if (!row_.value_open.empty() && !co_await reader_.comes(row_.value_open)) co_return false;
+      if (!co_await reader_.comes(row_.value_open)) co_return false;
       std::string begin = first_ ? "{" : ",";
       first_ = false;
       append_json_string(begin, key);
       reader_.events.arguments(begin + ":");
       const ValueTypes types = types_of_parameter(function_, key);
-      if (!(types.other ? co_await typed_value(types) : co_await string_value())) co_return false;
+      Reading<bool> value = types.other ? typed_value(types) : string_value();
+      if (!co_await value) co_return false;
     }
-    co_return co_await reader_.comes(row_.call_close);
+    const bool result = co_await reader_.comes(row_.call_close);
+    co_return result;
   }
 
   Reading<bool> key(std::string& out) {
@@ -99,18 +102,24 @@ class XmlCall {
   bool first_ = true;
 };
 
-}  // namespace
-
-Reading<bool> xml_calls(CallReader& reader, const FormatRow& row, const Section& section) {
-  if (!section.open.empty() && !co_await reader.comes(section.open)) co_return false;
+Reading<bool> read_xml_section(CallReader& reader, const FormatRow& row, const Section& section) {
+  if (!co_await reader.comes(section.open)) co_return false;
   bool any = false;
   while (co_await reader.comes(row.call_open)) {
     XmlCall call(reader, row);
     if (!co_await call.read()) co_return any;
     any = true;
   }
-  if (any && !section.close.empty() && co_await reader.comes(section.close)) reader.accept();
+  if (any) {
+    if (co_await reader.comes(section.close)) reader.accept();
+  }
   co_return any;
+}
+
+}  // namespace
+
+Reading<bool> xml_calls(CallReader& reader, const FormatRow& row, const Section& section) {
+  return read_xml_section(reader, row, section);
 }
 
 }  // namespace flyball::api::calls
