@@ -99,7 +99,7 @@ constexpr std::array kRows{
               .notation = Notation::named,
               .sections = kFunctionaryV32,
 
-              .separator = "",
+              .separator = ">>>",
               .call_open = ">>>",
               .name_close = "\n",
               .silent = kToAll},

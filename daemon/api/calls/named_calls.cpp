@@ -86,6 +86,7 @@ Reading<bool> named_calls(CallReader& reader, const FormatRow& row, const Sectio
     }
     if (!co_await named_call(reader, row, section.known_names)) co_return any;
     any = true;
+    if (section.open.empty()) break;  // the next call begins a section of its own
   }
   if (any) {
     if (co_await reader.comes(section.close)) reader.accept();

@@ -8,7 +8,7 @@
 
 namespace flyball::api::calls {
 
-// Each returns whether it has read a call.
+// Each returns whether the section was whole.
 Reading<bool> json_calls(CallReader& reader, const FormatRow& row, const Section& section);
 Reading<bool> named_calls(CallReader& reader, const FormatRow& row, const Section& section);
 Reading<bool> xml_calls(CallReader& reader, const FormatRow& row, const Section& section);

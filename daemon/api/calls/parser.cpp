@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -156,7 +157,9 @@ class Parser final : public TextParser {
   Reading<bool> calls(const Section& section) {
     static constexpr std::array<ReadCalls, 3> kReaders{json_calls, named_calls, xml_calls};
     reader_.feed.keep();
-    const bool any = co_await kReaders[static_cast<std::size_t>(row_.notation)](reader_, row_, section);
+    const std::uint32_t before = reader_.events.calls();
+    co_await kReaders[static_cast<std::size_t>(row_.notation)](reader_, row_, section);
+    const bool any = reader_.events.calls() != before;
     const std::string rest(reader_.feed.kept());
     reader_.feed.forget();
     if (any) after_call_ = line_start_ = true;

@@ -109,6 +109,7 @@ Reading<bool> read_xml_section(CallReader& reader, const FormatRow& row, const S
     XmlCall call(reader, row);
     if (!co_await call.read()) co_return any;
     any = true;
+    if (section.open.empty()) break;  // the next call begins a section of its own
   }
   if (any) {
     if (co_await reader.comes(section.close)) reader.accept();
