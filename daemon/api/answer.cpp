@@ -37,6 +37,7 @@ const AnswerEvents& ChoiceReader::read(const Delta& delta) {
     events_.push_back(event::Used{{delta.prompt_tokens, 0, delta.cached_tokens}});
   if (!began_ && make_) parser_ = make_(delta.form.value_or(AnswerForm{}), ids_);
   began_ = true;
+  if (parser_) parser_->begin_batch();
   if (!delta.logprobs.empty()) events_.push_back(event::Logprobs{delta.logprobs});
   const bool reasoned = parser_ && parser_->in_reasoning();
   read_text(delta);
@@ -73,7 +74,10 @@ void ChoiceReader::read_text(const Delta& delta) {
 
 const AnswerEvents& ChoiceReader::read(const Done& done, const Totals* totals) {
   events_.clear();
-  if (parser_) parser_->end(events_);
+  if (parser_) {
+    parser_->begin_batch();
+    parser_->end(events_);
+  }
   find_calls();
   const bool called = calls_ && done.reason == FinishReason::stop;
   events_.push_back(

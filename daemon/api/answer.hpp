@@ -73,8 +73,10 @@ using AnswerEvents = std::vector<AnswerEvent>;
 class TextParser {
  public:
   virtual ~TextParser() = default;
+  // Before the reads of a batch: views into the parser that were given before are gone.
+  virtual void begin_batch() {}
   // Appends what `text` completes. `control`: it is the whole spelling of one control token, which shows in
-  // no event. Views into `text` and into the parser stay valid until the next read of the choice.
+  // no event. Views into `text` and into the parser stay valid until the next batch.
   virtual void parse(std::string_view text, bool control, AnswerEvents& out) = 0;
   virtual void end(AnswerEvents& out) = 0;  // what was held back
   virtual bool in_reasoning() const noexcept = 0;

@@ -27,7 +27,7 @@ ROOMS = {
                  ["cpu", "opencl", "vulkan"], ["engine"], ["local"], ["worker"]],
     "daemon": [["store", "http", "apps", "systemd", "metrics", "predict/statistics"], ["fleet"], ["usage", "measure"], ["predict"],
                ["probe"], ["settings", "route"],
-               ["api"], ["api/openai", "api/ollama", "api/anthropic"], ["api/native"], ["api/table"], ["calibrate"], ["serve"], ["cli"]],
+               ["api"], ["api/calls"], ["api/openai", "api/ollama", "api/anthropic"], ["api/native"], ["api/table"], ["calibrate"], ["serve"], ["cli"]],
 }
 # The one table of engine kinds. Elsewhere in NAMELESS an engine's name is data that a table, a file or a message brought.
 ENGINE_TABLE = {"config/engine_kinds.hpp"}

@@ -1,0 +1,77 @@
+// The parts that the notations of calls share, as coroutines over one answer's bytes.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "config/packed_json.hpp"
+#include "daemon/api/calls/event_batch.hpp"
+#include "daemon/api/calls/json_scanner.hpp"
+#include "daemon/api/calls/reading.hpp"
+#include "daemon/api/tool_set.hpp"
+
+namespace flyball::api::calls {
+
+inline constexpr std::size_t kMaxNameBytes = 128;
+
+// [A-Za-z0-9_.-], and ":" and "/", which some families' names have.
+bool is_name_byte(int byte) noexcept;
+bool is_call_name(std::string_view text) noexcept;  // 1 to kMaxNameBytes of them
+
+struct CallReader {
+  // `ids`: other texts make other ids.
+  CallReader(std::shared_ptr<const ToolSet> tools, std::string_view ids);
+
+  ByteFeed feed;
+  EventBatch events;
+  const std::shared_ptr<const ToolSet> tools;  // null: no calls are read
+  const std::string ids;
+  std::string space;  // white space before what comes next: it is text unless that is a call
+
+  // The function of a tool: {"name", "parameters"}. Absent where there is none.
+  JsonView function(std::string_view name) const;
+  bool is_tool(std::string_view name) const { return static_cast<bool>(function(name)); }
+  bool is_tool_beginning(std::string_view text) const;  // a tool's name begins so
+
+  void text(std::string_view bytes);
+  // A call's events. What was kept of the text is read. `own_id` is its id if it is 1 to 64 of
+  // [A-Za-z0-9_.:-].
+  void begin_call(std::string_view name, std::string_view own_id);
+  void end_call(bool complete);
+  // All that was read so far is understood: it will not become text.
+  void accept() { feed.keep(); }
+
+  // Each returns false where the text goes on otherwise or ends, and has read nothing then. An empty text is
+  // always there.
+  Reading<bool> literal(std::string_view text);
+  Reading<bool> is_next(std::string_view text);  // as literal(), and reads nothing
+  Reading<bool> sees(std::string_view text);     // as comes(), and reads nothing
+  Reading<bool> comes(std::string_view text);    // white space, then the text
+  // These may have read a part.
+  Reading<bool> name(std::string& out, std::size_t limit);         // as is_call_name, as long as it goes
+  Reading<bool> json_string(std::string& out, std::size_t limit);  // more bytes than that are left out
+  Reading<bool> skip_json();                                       // any value
+  // An object, a string that spells one, or null for an empty one; to `held`, or as events where that is
+  // null.
+  Reading<bool> arguments(std::string* held);
+  // The same where an object is all that stands there.
+  Reading<bool> object(std::string* held);
+
+  // Up to the first of the ends, which is not read. False: the answer ended. No end begins with white space.
+  // White space around reasoning is left out.
+  Reading<bool> text_until(std::span<const std::string_view> ends);
+  Reading<bool> reasoning_until(std::span<const std::string_view> ends);
+
+  Reading<int> next_solid();  // reads white space, and returns the byte behind it, unread
+
+ private:
+  Reading<bool> matches(std::string_view text, bool behind_space, bool read);
+  void put_arguments(std::string_view json, std::string* held);
+  Reading<bool> spelled_object(std::string* held);
+};
+
+}  // namespace flyball::api::calls
