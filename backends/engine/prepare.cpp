@@ -75,9 +75,17 @@ std::vector<text::TextSpan> within(const std::vector<text::TextSpan>& spans, std
   return out;
 }
 
-// `in_reasoning`: whether the answer begins within reasoning.
+// Ends reasoning that the template has opened.
+void end_reasoning(text::Rendered& rendered, ReasoningFormat reasoning) {
+  const std::size_t begin = rendered.text.size();
+  rendered.text += text::reasoning_end(reasoning);
+  rendered.written.push_back({begin, rendered.text.size()});
+}
+
+// `in_reasoning`: whether the answer begins within reasoning. A constrained one does not: all of its text is
+// of its constraint.
 Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& model, std::int64_t now,
-                                       bool& in_reasoning) {
+                                       bool constrained, bool& in_reasoning) {
   constexpr const char* kParam = "messages";
   if (!model.chat_template) return pass(model.chat_template);
   if (!chat.tools.empty() && !model.chat_template->reads("tools"))
@@ -99,8 +107,11 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
     return too_many_bytes("more than " + std::to_string(input.most_bytes), most_tokens(model) + 1, model,
                           kParam);
   if (!rendered) return pass(rendered);
+  const ReasoningFormat reasoning = model.chat_template->answer_form().reasoning;
+  const bool opened = text::ends_in_reasoning(rendered->text, reasoning);
+  if (opened && constrained) end_reasoning(*rendered, reasoning);
+  in_reasoning = opened && !constrained;
   const std::string_view all = rendered->text;
-  in_reasoning = text::ends_in_reasoning(all, model.chat_template->answer_form().reasoning);
   const auto is_own = [&](std::size_t from, std::size_t to) {
     return chat.control_tokens_in_content ||
            within(rendered->written, from, to) == std::vector{text::TextSpan{0, to - from}};
@@ -121,9 +132,9 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
 }
 
 Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model, std::int64_t now,
-                                         bool& in_reasoning) {
+                                         bool constrained, bool& in_reasoning) {
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt))
-    return encode_chat(*chat, model, now, in_reasoning);
+    return encode_chat(*chat, model, now, constrained, in_reasoning);
   if (const auto* text = std::get_if<TextPrompt>(&prompt))
     return encode(text->text, {.add_special = true, .parse_special = true}, model, "prompt");
   return std::move(std::get<TokenPrompt>(prompt).tokens);
@@ -189,7 +200,7 @@ std::size_t text_bytes(const Prompt& prompt) noexcept {
 
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now) {
   bool in_reasoning = false;
-  auto prompt = encode_prompt(request.prompt, model, now, in_reasoning);
+  auto prompt = encode_prompt(request.prompt, model, now, request.constraint.has_value(), in_reasoning);
   if (!prompt) return pass(prompt);
   const char* param = std::holds_alternative<ChatPrompt>(request.prompt) ? "messages" : "prompt";
   if (prompt->empty()) return fail(ErrorCode::invalid_value, "The prompt has no tokens.", param);

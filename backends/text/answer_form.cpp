@@ -79,6 +79,11 @@ bool ends_in_reasoning(std::string_view rendered, ReasoningFormat reasoning) noe
   return rendered.ends_with(reasoning == ReasoningFormat::think ? "<think>" : "[THINK]");
 }
 
+std::string_view reasoning_end(ReasoningFormat reasoning) noexcept {
+  if (reasoning == ReasoningFormat::none) return {};
+  return reasoning == ReasoningFormat::think ? "</think>\n\n" : "[/THINK]";
+}
+
 std::string_view to_string(CallFormat format) noexcept {
   return kCallNames.at(static_cast<std::size_t>(format));
 }

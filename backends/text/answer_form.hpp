@@ -15,6 +15,9 @@ AnswerForm find_answer_form(std::string_view template_source) noexcept;
 // Whether the answer to a prompt that ends so begins within reasoning: the template has opened it.
 bool ends_in_reasoning(std::string_view rendered, ReasoningFormat reasoning) noexcept;
 
+// The text that ends reasoning which a prompt has opened.
+std::string_view reasoning_end(ReasoningFormat reasoning) noexcept;
+
 // The spelling of the enumerator: "mistral_v11".
 std::string_view to_string(CallFormat format) noexcept;
 std::string_view to_string(ReasoningFormat format) noexcept;

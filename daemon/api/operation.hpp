@@ -103,6 +103,9 @@ struct Generate {
   std::shared_ptr<const ToolSet> tools;  // null: none
   bool tools_in_system_message = false;  // the prompt is as tell_tools() wrote it
   MakeParser parser;                     // empty: everything is text
+  // The constraint that holds the answers of a model of this form to calls, where the client wants that.
+  // Empty: it never does. Errors name no field.
+  std::function<Result<std::optional<Constraint>>(const AnswerForm&)> call_constraint;
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };

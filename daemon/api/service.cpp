@@ -23,7 +23,7 @@
 #include "daemon/api/refusal_log.hpp"
 #include "daemon/api/request_ids.hpp"
 #include "daemon/api/slo_fields.hpp"
-#include "daemon/api/tool_prompt.hpp"
+#include "daemon/api/suit_to_model.hpp"
 #include "daemon/api/views.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/held_bytes.hpp"
@@ -65,23 +65,6 @@ ListedModel listed(const InForce& state, const config::ModelEntry& model, std::s
   return {
       &model, std::move(unavailable), std::move(digest), traits_of(file), route::served_context(model, file),
       file};
-}
-
-// Whether the model's chat template has no place for parts of the request.
-bool needs_told_tools(const Generate& request, const BackendInfo* file) {
-  const auto* const chat = request.kind == Generate::Kind::chat && traits_of(file).tool_template == false
-                               ? std::get_if<ChatPrompt>(&request.prompts.front())
-                               : nullptr;
-  return chat != nullptr && has_tool_parts(*chat);
-}
-
-void tell_tools_in(Generate& request) {
-  auto& chat = std::get<ChatPrompt>(request.prompts.front());
-  chat = tell_tools(chat, request.tools.get());
-  request.prompt_bytes = chat.messages.json_bytes();
-  request.tools_in_system_message = true;
-  if (!request.note.empty()) request.note.push_back(' ');
-  request.note += "Tools and calls are told to the model as text: its chat template has no place for them.";
 }
 
 double milliseconds_since(http::TimePoint from) {
@@ -145,7 +128,7 @@ struct Service::Impl {
   };
   class OffLoop;
   class Parsing;
-  class Telling;
+  class Suiting;
   class Compiling;
 
   // One for each Operation.
@@ -290,10 +273,10 @@ class Service::Impl::Parsing final : public OffLoop {
   std::optional<Result<Operation>> operation_;
 };
 
-// The tools of a large chat are told to a model whose template has no place for them.
-class Service::Impl::Telling final : public OffLoop {
+// A large chat is put into the words of its model.
+class Service::Impl::Suiting final : public OffLoop {
  public:
-  Telling(Impl& service, Call request, Generate asked, const config::ModelEntry& model,
+  Suiting(Impl& service, Call request, Generate asked, const config::ModelEntry& model,
           const BackendInfo* file)
       : OffLoop(service, service.parsing_thread, std::move(request)),
         asked_(std::move(asked)),
@@ -302,7 +285,7 @@ class Service::Impl::Telling final : public OffLoop {
 
   void work() override {
     try {
-      tell_tools_in(asked_);
+      suited_ = suit_to_model(asked_, file_);
     } catch (const std::bad_alloc&) {
       no_memory_ = true;
     }
@@ -313,12 +296,14 @@ class Service::Impl::Telling final : public OffLoop {
     if (no_memory_)
       return service_.answer(
           call, fail(ErrorCode::insufficient_memory, "There is no memory to tell the model its tools in."));
+    if (!suited_) return service_.answer(call, pass(suited_));
     service_.admit(call, std::move(asked_), model_, file_);
   }
 
   Generate asked_;
   const config::ModelEntry& model_;  // owned by the call's state
   const BackendInfo* const file_;    // the same
+  Result<void> suited_;
   bool no_memory_ = false;
 };
 
@@ -522,10 +507,9 @@ void Service::Impl::run(const Call& call, Generate request) {
       call.state->apps.model_for(app, call.state->apps.without_tag(request.model, request.default_tag));
   if (!model) return answer(call, pass(model));
   const BackendInfo* const file = call.state->settings->file_of(**model);
-  if (!needs_told_tools(request, file)) return admit(call, std::move(request), **model, file);
-  if (request.prompt_bytes > kParsedOnLoop)
-    return begin(std::make_shared<Telling>(*this, call, std::move(request), **model, file));
-  tell_tools_in(request);
+  if (request.prompt_bytes > kParsedOnLoop && !suits_any_model(request, file))
+    return begin(std::make_shared<Suiting>(*this, call, std::move(request), **model, file));
+  if (const auto suited = suit_to_model(request, file); !suited) return answer(call, pass(suited));
   admit(call, std::move(request), **model, file);
 }
 

@@ -10,6 +10,7 @@
 #include "daemon/api/anthropic/messages.hpp"
 #include "daemon/api/anthropic/tools.hpp"
 #include "daemon/api/anthropic/writer.hpp"
+#include "daemon/api/calls/read_calls.hpp"
 #include "daemon/api/constraint_verdicts.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
@@ -171,6 +172,7 @@ Result<Generate> parse_messages(JsonView document) {
     return field_error(
         ErrorCode::unsupported_feature, "tools",
         "are not served beside '" + out.constraint_field + "': a constrained answer cannot hold tool calls");
+  calls::read_calls(out);
   out.prompt_bytes = asked->prompt.messages.json_bytes() + asked->prompt.tools.json_bytes();
   out.prompts.emplace_back(std::move(asked->prompt));
   out.writer = std::make_unique<Writer>();

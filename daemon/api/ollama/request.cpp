@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/constrain/constraint.hpp"
+#include "daemon/api/calls/read_calls.hpp"
 #include "daemon/api/chat_messages.hpp"
 #include "daemon/api/constraint_verdicts.hpp"
 #include "daemon/api/field_error.hpp"
@@ -154,6 +155,7 @@ Result<Generate> parse_chat(JsonView document) {
     return field_error(ErrorCode::unsupported_feature, "tools",
                        "are not served beside 'format': a constrained answer cannot hold tool calls");
   tell_think(body, prompt);
+  calls::read_calls(out);
   out.prompt_bytes = prompt.messages.json_bytes() + prompt.tools.json_bytes();
   out.prompts.emplace_back(std::move(prompt));
   out.writer = std::make_unique<Writer>(Writer::Shape::chat);
@@ -190,6 +192,7 @@ Result<Generate> parse_generate(JsonView document) {
   messages.close();
   chat.messages = messages.take();
   tell_think(body, chat);
+  calls::read_calls(out);
   out.prompts.emplace_back(std::move(chat));
   return out;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "daemon/api/calls/read_calls.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
 #include "daemon/api/openai/messages.hpp"
@@ -180,6 +181,7 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
                       "': a constrained answer cannot hold tool calls. Leave one of them out, or send the "
                       "'tool_choice' 'none'.",
                   "tools");
+    calls::read_calls(out);
     out.prompt_bytes = chat->messages.json_bytes() + chat->tools.json_bytes();
     out.prompts.emplace_back(std::move(*chat));
   } else if (ok = read_legacy_prompt(body, out); !ok) {

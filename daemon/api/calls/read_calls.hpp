@@ -1,0 +1,12 @@
+// The calls of a chat: its answers are read for them, and held to them where the client wants it.
+#pragma once
+
+#include "daemon/api/operation.hpp"
+
+namespace flyball::api::calls {
+
+// Sets `parser` and `call_constraint`, and has control tokens marked. Nothing of it where a constraint of the
+// client's own holds the answers: all that they have is text. Precondition: `tools` is what the request has.
+void read_calls(Generate& chat);
+
+}  // namespace flyball::api::calls

@@ -1,0 +1,65 @@
+#include "daemon/api/suit_to_model.hpp"
+
+#include <utility>
+#include <variant>
+
+#include "daemon/api/features.hpp"
+#include "daemon/api/tool_prompt.hpp"
+
+namespace flyball::api {
+namespace {
+
+// Whether the model's chat template has no place for parts of the request.
+bool needs_told_tools(const Generate& request, const BackendInfo* file) {
+  const auto* const chat = request.kind == Generate::Kind::chat && traits_of(file).tool_template == false
+                               ? std::get_if<ChatPrompt>(&request.prompts.front())
+                               : nullptr;
+  return chat != nullptr && has_tool_parts(*chat);
+}
+
+// The answer's form, as far as the model's file tells it. Calls of tools that are told as text are JSON.
+AnswerForm form_of(const Generate& request, const BackendInfo* file) {
+  AnswerForm form = file != nullptr ? file->form : AnswerForm{};
+  if (request.tools_in_system_message) form.calls = CallFormat::json;
+  return form;
+}
+
+Result<void> hold_to_calls(Generate& request, const BackendInfo* file) {
+  if (!request.call_constraint) return {};
+  auto constraint = request.call_constraint(form_of(request, file));
+  if (!constraint) {
+    constraint.error().param = "tools";
+    return pass(constraint);
+  }
+  if (!*constraint) return {};
+  request.base.constraint = std::move(*constraint);
+  request.constraint_field = "tools";
+  return {};
+}
+
+void tell_tools_in(Generate& request) {
+  auto& chat = std::get<ChatPrompt>(request.prompts.front());
+  chat = tell_tools(chat, request.tools.get());
+  request.prompt_bytes = chat.messages.json_bytes();
+  request.tools_in_system_message = true;
+  if (request.parser)
+    request.parser = [make = std::move(request.parser)](AnswerForm form, std::string_view ids) {
+      form.calls = CallFormat::json;
+      return make(form, ids);
+    };
+  if (!request.note.empty()) request.note.push_back(' ');
+  request.note += "Tools and calls are told to the model as text: its chat template has no place for them.";
+}
+
+}  // namespace
+
+bool suits_any_model(const Generate& request, const BackendInfo* file) {
+  return !request.call_constraint && !needs_told_tools(request, file);
+}
+
+Result<void> suit_to_model(Generate& request, const BackendInfo* file) {
+  if (needs_told_tools(request, file)) tell_tools_in(request);
+  return hold_to_calls(request, file);
+}
+
+}  // namespace flyball::api
