@@ -39,6 +39,7 @@ struct SyntheticSpec {
   bool tied = false;
   kernels::DType type = kernels::DType::q4_0;  // of every matrix; norms, biases and routers are F32
   std::uint64_t seed = 1;
+  std::string chat_template = {};  // Jinja source; "": ChatML
 };
 
 // "tiny", "small" or a published model's shape (synthetic_shape_names), or "dim=512,layers=4,...", also with

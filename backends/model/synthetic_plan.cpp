@@ -309,7 +309,7 @@ void SyntheticPlan::write_metadata() {
     if (!mixtral) writer_.set_u32(key("expert_feed_forward_length"), spec_.expert_ffn);
   }
   write_rope();
-  write_vocab(vocab_, writer_);
+  write_vocab(vocab_, spec_.chat_template, writer_);
 }
 
 void SyntheticPlan::add(std::string_view name, Role role, kernels::DType type,

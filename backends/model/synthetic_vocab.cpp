@@ -72,7 +72,7 @@ SyntheticVocab make_synthetic_vocab(std::uint32_t size) {
   return vocab;
 }
 
-void write_vocab(const SyntheticVocab& vocab, GgufWriter& out) {
+void write_vocab(const SyntheticVocab& vocab, const std::string& chat_template, GgufWriter& out) {
   out.set_string("tokenizer.ggml.model", "gpt2");
   out.set_string("tokenizer.ggml.pre", "gpt-2");
   out.set_strings("tokenizer.ggml.tokens", vocab.tokens);
@@ -82,7 +82,8 @@ void write_vocab(const SyntheticVocab& vocab, GgufWriter& out) {
   out.set_u32("tokenizer.ggml.eos_token_id", vocab.im_end);
   out.set_u32("tokenizer.ggml.padding_token_id", vocab.end_of_text);
   out.set_bool("tokenizer.ggml.add_bos_token", false);
-  out.set_string("tokenizer.chat_template", kChatTemplate);
+  out.set_string("tokenizer.chat_template",
+                 chat_template.empty() ? std::string(kChatTemplate) : chat_template);
 }
 
 }  // namespace flyball::model

@@ -21,7 +21,7 @@ struct SyntheticVocab {
 std::uint32_t min_synthetic_vocab() noexcept;
 // Precondition: size >= min_synthetic_vocab().
 SyntheticVocab make_synthetic_vocab(std::uint32_t size);
-// tokenizer.* keys, the chat template included.
-void write_vocab(const SyntheticVocab& vocab, GgufWriter& out);
+// tokenizer.* keys. `chat_template`: its source; "": ChatML.
+void write_vocab(const SyntheticVocab& vocab, const std::string& chat_template, GgufWriter& out);
 
 }  // namespace flyball::model

@@ -12,7 +12,9 @@
 #include <string>
 
 #include "backends/model/synthetic.hpp"
+#include "backends/text/chat_template.hpp"
 #include "config/units.hpp"
+#include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
@@ -21,7 +23,7 @@ namespace flyball::cli {
 namespace {
 
 struct MakeModelOptions {
-  std::string out, shape = "tiny", type = "Q4_0", rope = "none";
+  std::string out, shape = "tiny", type = "Q4_0", rope = "none", chat_template;
   std::uint64_t seed = 1;
   std::uint32_t threads = 0;
   bool tied = false, quiet = false;
@@ -66,6 +68,12 @@ int make_model(const MakeModelOptions& options) {
     complain(ok.error());
     return kUsage;
   }
+  if (!options.chat_template.empty()) {
+    auto source = config::read_text_file(options.chat_template, text::TemplateLimits().source_bytes);
+    if (!source) return complain(source.error());
+    if (const auto parsed = text::ChatTemplate::parse(*source); !parsed) return complain(parsed.error());
+    spec->chat_template = std::move(*source);
+  }
   const auto start = std::chrono::steady_clock::now();
   const auto bytes = model::write_synthetic_file(
       *spec, options.out, options.threads, progress_line(!options.quiet && ::isatty(STDERR_FILENO) == 1));
@@ -104,6 +112,8 @@ void add_make_model_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember(ropes))
       ->capture_default_str();
   command->add_flag("--tied", options->tied, "Output weights are the embedding table");
+  command->add_option("--chat-template", options->chat_template,
+                      "File with the chat template, in Jinja; without it the file has ChatML");
   command->add_option("--threads", options->threads, "0: one per core")
       ->check(whole_number(0, 4096))
       ->capture_default_str();

@@ -172,32 +172,38 @@ class Daemon:
         connection.close()
         return response.status, json.loads(text) if text.startswith("{") else text, response.headers
 
+    def events(self, path, body, timeout=180):
+        """The events of a streamed answer of OpenAI's API, as they come; None is [DONE]."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request("POST", path, json.dumps(dict(body, stream=True)), {"content-type": "application/json"})
+            response = connection.getresponse()
+            if response.status != 200:
+                raise AssertionError("%d: %s" % (response.status, response.read().decode()))
+            for raw in response:
+                line = raw.decode().rstrip("\r\n")
+                if not line.startswith("data: "):
+                    continue
+                event = None if line == "data: [DONE]" else json.loads(line[6:])
+                if event and "error" in event:
+                    raise AssertionError(event["error"])
+                yield event
+        finally:
+            connection.close()
+
     def stream(self, body, on_event=None, timeout=180):
         """The concatenated text, the finish reason, and whether [DONE] came. on_event(n) sees each piece come."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
-        connection.request("POST", "/v1/completions", json.dumps(dict(body, stream=True)),
-                           {"content-type": "application/json"})
-        response = connection.getresponse()
-        if response.status != 200:
-            raise AssertionError("%d: %s" % (response.status, response.read().decode()))
         text, reason, done, n = "", None, False, 0
-        for raw in response:
-            line = raw.decode().rstrip("\r\n")
-            if not line.startswith("data: "):
-                continue
-            if line == "data: [DONE]":
+        for event in self.events("/v1/completions", body, timeout):
+            if event is None:
                 done = True
                 continue
-            event = json.loads(line[6:])
-            if "error" in event:
-                raise AssertionError(event["error"])
             for choice in event.get("choices", []):
                 text += choice.get("text") or ""
                 reason = choice.get("finish_reason") or reason
             n += 1
             if on_event:
                 on_event(n)
-        connection.close()
         return text, reason, done
 
 
