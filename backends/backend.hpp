@@ -40,6 +40,7 @@ struct ChatPrompt {
 };
 struct TextPrompt {
   std::string text;
+  bool add_special = true;  // BOS and EOS where the model's file says so
 };
 struct TokenPrompt {
   std::vector<Token> tokens;
@@ -64,10 +65,25 @@ struct SamplingParams {
 };
 Result<void> check(const SamplingParams& params);
 
+// The part of a completion that a request is for. All but an answer ends with the request's preparation: it
+// takes no KV and no step.
+enum class Wanted : std::uint8_t {
+  answer,
+  prompt_tokens,  // the prompt's tokens, as Delta::prompt
+  prompt_text,    // the text that the tokens of a TokenPrompt spell, control tokens too
+};
+inline constexpr Wanted kLastWanted = Wanted::prompt_text;
+constexpr const char* to_string(Wanted wanted) noexcept {
+  return wanted == Wanted::answer          ? "answer"
+         : wanted == Wanted::prompt_tokens ? "prompt_tokens"
+                                           : "prompt_text";
+}
+
 struct CompletionRequest {
   std::string id;     // unique in the process; appears in logs and receipts
   std::string owner;  // whose prompts may share KV with it, and tell so by their time: the app
   Prompt prompt;
+  Wanted wanted = Wanted::answer;
   SamplingParams sampling;
   std::uint32_t max_tokens = 0;  // 0: as many as the context leaves
   // Prompt and answer together: the answer ends there with reason `length`, and a prompt that leaves no room
@@ -118,6 +134,7 @@ struct Delta {
   std::vector<ControlSpan> control = {};
   // With an engine's first delta of a request that marks control tokens; nullopt in others, and of upstreams.
   std::optional<AnswerForm> form = {};
+  std::vector<Token> prompt = {};  // where Wanted::prompt_tokens are asked for: all of them
 };
 
 enum class FinishReason : std::uint8_t { stop, length, tool_calls, cancelled };
@@ -210,7 +227,7 @@ struct BackendInfo {         // fixed once ready
   std::uint64_t kv_token_bytes = 0;      // of one token's KV as f16; 0: not known, as of one that is ready
   bool has_chat_template = false;
   std::optional<bool> tool_template;  // the file's chat template has a place for tools; nullopt: not known
-  AnswerForm form = {};  // as the file's chat template tells; the default where it has none
+  AnswerForm form = {};               // as the file's chat template tells; the default where it has none
   std::vector<DeviceShare> devices;   // in order of layers; empty: the machine's own processors
 };
 // KV of one sequence of so many tokens, kept as `kv_type`. 0: not known.

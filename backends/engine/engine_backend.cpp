@@ -584,12 +584,30 @@ class EngineBackend final : public Backend {
     return std::nullopt;
   }
 
-  // The error that ends it, if any; otherwise the engine thread has it.
+  // Ends a request for its prompt alone. The engine thread never hears of it.
+  std::optional<Error> tell_prompt(Waiting& waiting, std::int64_t now) {
+    auto tokens = prompt_tokens(waiting.request, parts_.text, now);
+    if (!tokens) return std::move(tokens.error());
+    Done done;
+    done.usage.prompt_tokens = static_cast<std::uint32_t>(tokens->size());
+    Delta delta;
+    if (waiting.request.wanted == Wanted::prompt_text)
+      delta.text = text_of(*tokens, *parts_.text.tokenizer);
+    else
+      delta.prompt = std::move(*tokens);
+    waiting.delivery->push(std::move(delta));
+    waiting.delivery->finish(std::move(done));
+    shared_->settle();
+    return std::nullopt;
+  }
+
+  // The error that ends it, if any; otherwise it has ended, or the engine thread has it.
   std::optional<Error> prepare_one(Waiting& waiting) {
     const auto now =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
     try {
       if (auto error = why_not(waiting)) return error;
+      if (waiting.request.wanted != Wanted::answer) return tell_prompt(waiting, now.count());
       auto prepared = prepare(std::move(waiting.request), parts_.text, now.count());
       if (!prepared) return std::move(prepared.error());
       prepared->constraint = std::move(waiting.constraint);

@@ -7,6 +7,7 @@
 #include "backends/constrain/constraint.hpp"
 #include "backends/text/answer_form.hpp"
 #include "backends/text/chat_form.hpp"
+#include "backends/text/detokenizer.hpp"
 
 namespace flyball::engine {
 namespace {
@@ -45,6 +46,12 @@ std::unexpected<Error> too_long(const std::string& what, const TextModel& model,
 std::unexpected<Error> too_many_bytes(const std::string& bytes, std::uint64_t tokens, const TextModel& model,
                                       const char* param) {
   return too_long(bytes + " bytes, which are at least " + std::to_string(tokens) + " tokens", model, param);
+}
+
+// The field that has the prompt, as clients call it.
+const char* param_of(const CompletionRequest& request) noexcept {
+  if (std::holds_alternative<ChatPrompt>(request.prompt)) return "messages";
+  return request.wanted == Wanted::prompt_text ? "tokens" : "prompt";
 }
 
 // From the number of bytes alone.
@@ -136,8 +143,19 @@ Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model,
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt))
     return encode_chat(*chat, model, now, constrained, in_reasoning);
   if (const auto* text = std::get_if<TextPrompt>(&prompt))
-    return encode(text->text, {.add_special = true, .parse_special = true}, model, "prompt");
+    return encode(text->text, {.add_special = text->add_special, .parse_special = true}, model, "prompt");
   return std::move(std::get<TokenPrompt>(prompt).tokens);
+}
+
+Result<std::vector<Token>> checked_tokens(CompletionRequest& request, const TextModel& model,
+                                          std::int64_t now, bool& in_reasoning) {
+  const char* const param = param_of(request);
+  auto tokens = encode_prompt(request.prompt, model, now, request.constraint.has_value(), in_reasoning);
+  if (!tokens) return tokens;
+  if (auto ok = check_tokens(*tokens, model.vocab_size, param); !ok) return pass(ok);
+  if (tokens->size() > most_tokens(model))
+    return too_long(std::to_string(tokens->size()) + " tokens", model, param);
+  return tokens;
 }
 
 }  // namespace
@@ -185,7 +203,7 @@ Result<void> check_request(const CompletionRequest& request, const TextModel& mo
                   "logit_bias");
   if (auto ok = check_tokens(request.resume_tokens, vocab_size, "resume_tokens"); !ok) return pass(ok);
   if (const auto* tokens = std::get_if<TokenPrompt>(&request.prompt))
-    return check_tokens(tokens->tokens, vocab_size, "prompt");
+    return check_tokens(tokens->tokens, vocab_size, param_of(request));
   if (const auto* text = std::get_if<TextPrompt>(&request.prompt))
     return check_bytes(text->text.size(), model, "prompt");
   return {};  // a template may leave out any part of a chat
@@ -198,15 +216,24 @@ std::size_t text_bytes(const Prompt& prompt) noexcept {
   return 0;
 }
 
+Result<std::vector<Token>> prompt_tokens(CompletionRequest& request, const TextModel& model,
+                                         std::int64_t now) {
+  bool in_reasoning = false;
+  return checked_tokens(request, model, now, in_reasoning);
+}
+
+std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tokenizer) {
+  text::Detokenizer detokenizer(tokenizer, true, true);
+  std::string out;
+  for (const Token token : tokens) out += detokenizer.push(token);
+  return out + detokenizer.finish();
+}
+
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now) {
   bool in_reasoning = false;
-  auto prompt = encode_prompt(request.prompt, model, now, request.constraint.has_value(), in_reasoning);
+  auto prompt = checked_tokens(request, model, now, in_reasoning);
   if (!prompt) return pass(prompt);
-  const char* param = std::holds_alternative<ChatPrompt>(request.prompt) ? "messages" : "prompt";
-  if (prompt->empty()) return fail(ErrorCode::invalid_value, "The prompt has no tokens.", param);
-  if (auto ok = check_tokens(*prompt, model.vocab_size, param); !ok) return pass(ok);
-  if (prompt->size() > most_tokens(model))
-    return too_long(std::to_string(prompt->size()) + " tokens", model, param);
+  if (prompt->empty()) return fail(ErrorCode::invalid_value, "The prompt has no tokens.", param_of(request));
   if (request.total_tokens > 0 && prompt->size() >= request.total_tokens)
     return fail(ErrorCode::token_limit_exceeded, "The prompt has " + std::to_string(prompt->size()) +
                                                      " tokens; what is left of the app's token limits is " +

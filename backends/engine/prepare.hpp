@@ -58,6 +58,15 @@ Result<void> check_request(const CompletionRequest& request, const TextModel& mo
 // Bytes of text that prepare() has to read: of tokens none.
 std::size_t text_bytes(const Prompt& prompt) noexcept;
 
+// The tokens of the request's prompt, all of them in the vocabulary: none where an empty text has none. Takes
+// those of a TokenPrompt out of the request.
+// context_length_exceeded as prepare(), with the least number of tokens; invalid_value, template_error,
+// template_budget, invalid_json. now: seconds since the epoch, for templates that print the date.
+Result<std::vector<Token>> prompt_tokens(CompletionRequest& request, const TextModel& model,
+                                         std::int64_t now);
+// The text that tokens of the vocabulary spell, control tokens as the vocabulary spells them.
+std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tokenizer);
+
 // context_length_exceeded: encoding stops there, so that of a text's tokens only the least number is told.
 // token_limit_exceeded with both counts, invalid_value, template_error, template_budget, invalid_json. now:
 // seconds since the epoch, for templates that print the date.

@@ -6,8 +6,9 @@
 namespace flyball::text {
 
 std::string Detokenizer::push(Token token) {
-  std::string_view bytes = tokenizer_->bytes(token);
-  if (at_start_ && !bytes.empty()) {
+  std::string_view bytes = tokenizer_->bytes(token, render_special_);
+  // The space stands before the text, and so behind a BOS.
+  if (at_start_ && !bytes.empty() && tokenizer_->kind(token) != TokenKind::control) {
     at_start_ = false;
     if (bytes.front() == ' ') bytes.remove_prefix(1);
   }

@@ -248,7 +248,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       const auto beyond = [this](Token t) {
         return t < 0 || static_cast<std::uint32_t>(t) >= info_.vocab_size;
       };
-      if (std::ranges::any_of(delta->tokens, beyond))
+      if (std::ranges::any_of(delta->tokens, beyond) || std::ranges::any_of(delta->prompt, beyond))
         return give_up("worker frame: a token beyond the vocabulary");
     }
     last_progress_ = last_heard_;

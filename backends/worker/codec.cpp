@@ -141,9 +141,11 @@ void put(WireWriter& w, const CompletionRequest& q) {
     w.flag(chat->control_tokens_in_content);
   } else if (const auto* text = std::get_if<TextPrompt>(&q.prompt)) {
     w.bytes(text->text);
+    w.flag(text->add_special);
   } else {
     put(w, std::get<TokenPrompt>(q.prompt).tokens);
   }
+  w.u64(static_cast<std::uint64_t>(q.wanted));
   put(w, q.sampling);
   w.u64(q.max_tokens);
   w.u64(q.total_tokens);
@@ -171,12 +173,17 @@ CompletionRequest get_request(WireReader& r) {
       q.prompt = std::move(chat);
       break;
     }
-    case kTextPrompt:
-      q.prompt = TextPrompt{r.bytes(kMaxText, "prompt")};  // tokenizers take any bytes
+    case kTextPrompt: {
+      TextPrompt text;
+      text.text = r.bytes(kMaxText, "prompt");  // tokenizers take any bytes
+      text.add_special = r.flag("add_special");
+      q.prompt = std::move(text);
       break;
+    }
     default:
       q.prompt = TokenPrompt{get_tokens(r, "prompt tokens")};
   }
+  q.wanted = static_cast<Wanted>(r.u64(static_cast<std::uint64_t>(kLastWanted), "wanted"));
   q.sampling = get_sampling(r);
   q.max_tokens = r.u32("max_tokens");
   q.total_tokens = r.u32("total_tokens");
@@ -356,6 +363,7 @@ void put(WireWriter& w, const Delta& d) {
   put(w, d.tokens);
   w.u64(d.prompt_tokens);
   w.u64(d.cached_tokens);
+  put(w, d.prompt);
   w.u64(d.logprobs.size());
   for (const TokenLogprob& l : d.logprobs) {
     w.i32(l.token);
@@ -377,6 +385,7 @@ Delta get_delta(WireReader& r) {
   d.tokens = get_tokens(r, "tokens");
   d.prompt_tokens = r.u32("prompt tokens");
   d.cached_tokens = r.u32("cached tokens");
+  d.prompt = get_tokens(r, "prompt");
   const std::size_t n = r.count(kMaxTokens, 8, "logprobs");
   for (std::size_t i = 0; i < n && r.ok(); ++i) {
     TokenLogprob& l = d.logprobs.emplace_back();

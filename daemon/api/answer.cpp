@@ -16,6 +16,10 @@ struct Gatherer {
   }
   void operator()(const event::CallArguments& e) const { choice.calls.at(e.call).arguments += e.json; }
   void operator()(const event::CallEnd& e) const { choice.calls.at(e.call).complete = e.complete; }
+  // Another engine that takes over tells them again.
+  void operator()(const event::PromptTokens& e) const {
+    choice.prompt.assign(e.tokens.begin(), e.tokens.end());
+  }
   void operator()(const event::Logprobs& e) const {
     for (const TokenLogprob& token : e.tokens) choice.logprobs.append(token);
   }
@@ -38,6 +42,7 @@ const AnswerEvents& ChoiceReader::read(const Delta& delta) {
   if (!began_ && make_) parser_ = make_(delta.form.value_or(AnswerForm{}), ids_);
   began_ = true;
   if (parser_) parser_->begin_batch();
+  if (!delta.prompt.empty()) events_.push_back(event::PromptTokens{delta.prompt});
   if (!delta.logprobs.empty()) events_.push_back(event::Logprobs{delta.logprobs});
   const bool reasoned = parser_ && parser_->in_reasoning();
   read_text(delta);
@@ -87,7 +92,8 @@ const AnswerEvents& ChoiceReader::read(const Done& done, const Totals* totals) {
 }
 
 std::size_t Choice::bytes() const noexcept {
-  std::size_t n = text.capacity() + reasoning.capacity() + logprobs.bytes();
+  std::size_t n =
+      text.capacity() + reasoning.capacity() + prompt.capacity() * sizeof(Token) + logprobs.bytes();
   for (const Call& call : calls)
     n += sizeof call + call.id.capacity() + call.name.capacity() + call.arguments.capacity();
   return n;

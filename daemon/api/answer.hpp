@@ -45,6 +45,9 @@ struct CallEnd {
   bool complete =
       true;  // the arguments are a JSON object; false: the answer broke off or went astray in them
 };
+struct PromptTokens {  // all of them, where the request wants them instead of an answer
+  std::span<const Token> tokens;
+};
 struct Logprobs {  // of the tokens behind what follows in this batch, or behind text that is held back
   std::span<const TokenLogprob> tokens;
 };
@@ -64,9 +67,9 @@ struct Failed {  // ends every choice
 };
 
 }  // namespace event
-using AnswerEvent =
-    std::variant<event::Text, event::Reasoning, event::CallBegin, event::CallArguments, event::CallEnd,
-                 event::Logprobs, event::Used, event::Finish, event::Ended, event::Failed>;
+using AnswerEvent = std::variant<event::Text, event::Reasoning, event::CallBegin, event::CallArguments,
+                                 event::CallEnd, event::PromptTokens, event::Logprobs, event::Used,
+                                 event::Finish, event::Ended, event::Failed>;
 using AnswerEvents = std::vector<AnswerEvent>;
 
 // Cuts an engine's text into text, reasoning and calls. One for each choice.
@@ -118,6 +121,7 @@ struct Choice {
   };
   std::string text, reasoning;
   std::vector<Call> calls;
+  std::vector<Token> prompt;  // its tokens, where the request wants them instead of an answer
   PackedLogprobs logprobs;
   FinishReason reason = FinishReason::stop;
   std::string stop_text;

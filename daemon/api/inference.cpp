@@ -24,6 +24,7 @@ Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& code
       writer_(std::move(request.writer)),
       stream_(request.stream),
       operation_(to_string(request.kind)),
+      wants_answer_(request.base.wanted == Wanted::answer),
       note_(std::move(request.note)),
       metrics_(metrics),
       over_(std::move(over)),
@@ -78,7 +79,7 @@ bool Inference::on_delta(std::size_t index, const Delta& delta) {
   if (ended_) return true;
   Progress& p = progress_[index];
   p.tokens += static_cast<std::uint32_t>(delta.tokens.size());
-  if (!got_token_) {
+  if (!got_token_ && wants_answer_) {
     got_token_ = true;
     backend_ = job_->backend();
     const auto now = std::chrono::steady_clock::now();
@@ -107,7 +108,7 @@ void Inference::on_done(std::size_t index, const Done& done) {
   if (ended_) return;
   Progress& p = progress_[index];
   backend_ = job_->backend();
-  if (progress_.size() == 1) timings_ = done.timings;
+  if (progress_.size() == 1 && wants_answer_) timings_ = done.timings;
   if (const auto n = std::max(done.usage.completion_tokens, p.tokens); n > 1 && done.timings.decode_us > 0)
     metrics_.output_token_time(labels(), static_cast<double>(done.timings.decode_us) / 1e6 / (n - 1));
   const bool last = --unfinished_ == 0;
@@ -215,7 +216,7 @@ void Inference::finish(Outcome outcome) {
   outcome.backend = backend_;
   outcome.usage = usage();
   outcome.timings = timings_;
-  if (job_) {
+  if (job_ && wants_answer_) {
     if (job_->receipt().queue_ms >= 0) metrics_.queue_wait(labels(), job_->receipt().queue_ms / 1e3);
     metrics_.tokens(labels(), outcome.usage.prompt_tokens, outcome.usage.cached_tokens,
                     outcome.usage.completion_tokens);

@@ -27,7 +27,7 @@ struct Outcome {
   bool failed = false;
   std::string backend = "none";
   Usage usage;
-  std::optional<Timings> timings;  // of one that was a single answer and ended well
+  std::optional<Timings> timings;  // of one that was a single answer and ended well; nullopt: any other
 };
 
 class Inference final : public http::ExchangeObserver,
@@ -50,6 +50,7 @@ class Inference final : public http::ExchangeObserver,
 
   const http::Exchange& exchange() const noexcept { return *exchange_; }
   route::Job* job() noexcept { return job_.get(); }
+  bool wants_answer() const noexcept { return wants_answer_; }  // false: its prompt alone
 
   // http::ExchangeObserver
   void on_disconnect() override;
@@ -78,6 +79,7 @@ class Inference final : public http::ExchangeObserver,
   std::unique_ptr<AnswerWriter> writer_;
   const std::optional<StreamFraming> stream_;
   const char* const operation_;
+  const bool wants_answer_;
   const std::string note_;  // x-flyball-note
   metrics::Metrics& metrics_;
   Over over_;

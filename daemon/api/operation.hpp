@@ -32,6 +32,7 @@ struct AnswerHead {
   std::int64_t created = 0;     // seconds since the epoch
   std::string_view model;       // as the client named it, or its id
   std::size_t choices = 1;
+  std::uint32_t context = 0;  // tokens that one sequence of the model may hold; 0: not known
 };
 
 // Writes one answer in an API's own words: streamed by write(), or whole.

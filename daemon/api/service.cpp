@@ -525,8 +525,8 @@ void Service::Impl::admit(const Call& call, Generate request, const config::Mode
     return answer(call, pass(read));
   if (!request.seeded) request.base.sampling.seed = seeds();
   // Before the work of compiling: the request is in flight meanwhile.
-  auto admission =
-      dispatcher.admit({app, model, request.prompts, request.n, request.base.max_tokens, call.body_bytes});
+  auto admission = dispatcher.admit({app, model, request.prompts, request.n, request.base.max_tokens,
+                                     call.body_bytes, request.base.wanted});
   if (!admission) return answering(call, request, model)->refuse(admission.error());
   const bool compiles = request.base.constraint.has_value();
   Checked checked{std::move(request), model, file, std::move(traits), std::move(*admission)};
@@ -538,8 +538,9 @@ std::shared_ptr<Inference> Service::Impl::answering(const Call& call, Generate& 
                                                     const config::ModelEntry& model) {
   const config::AppManifest& app = *call.app;
   const std::string& id = call.exchange->id();
-  request.writer->begin(
-      {id, std::time(nullptr), request.model.empty() ? model.id : request.model, request.choices()});
+  request.writer->begin({id, std::time(nullptr), request.model.empty() ? model.id : request.model,
+                         request.choices(),
+                         route::served_context(model, call.state->settings->file_of(model))});
   const auto inference = std::make_shared<Inference>(
       call.exchange, call.codec, request, held.share_of(app.id), app.limits.held_bytes, metrics,
       [this, call, &model](Inference& self, const Outcome& outcome) { over(self, outcome, call, model.id); });
@@ -583,7 +584,7 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const Cal
     job->answered(ms);  // from the first byte on, as ttft_ms: the job is younger
     receipt_store.keep(job->receipt());
   }
-  if (outcomes != nullptr && !outcome.failed && inference.job() != nullptr)
+  if (outcomes != nullptr && !outcome.failed && inference.job() != nullptr && inference.wants_answer())
     if (const auto seen = request_seen(inference.job()->receipt()))
       outcomes->requested(*seen, std::time(nullptr));
   // Alone at its beginning and at its end: who came between shows in the spread.

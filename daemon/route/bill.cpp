@@ -5,11 +5,12 @@
 namespace flyball::route {
 
 Bill::Bill(Limits& limits, usage::Journal& journal, std::string app, const RequestTraits& traits,
-           Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n,
+           Limits::Reservation reservation, Wanted wanted, std::span<const Prompt> prompts, std::uint32_t n,
            std::uint32_t context)
     : limits_(limits),
       journal_(journal),
       app_(std::move(app)),
+      wants_answer_(wanted == Wanted::answer),
       streamed_(traits.stream),
       with_tools_(traits.has_tools),
       n_prompts_(static_cast<std::uint32_t>(prompts.size())),
@@ -19,11 +20,13 @@ Bill::Bill(Limits& limits, usage::Journal& journal, std::string app, const Reque
       meter_(prompts, n, context) {}
 
 void Bill::received(std::size_t answer, const Delta& delta) {
+  if (!wants_answer_) return;
   meter_.received(answer, delta);
   tell();
 }
 
 void Bill::done(std::size_t answer, const Usage& usage) {
+  if (!wants_answer_) return;
   meter_.done(answer, usage);
   tell();
 }
@@ -53,6 +56,7 @@ void Bill::close(const RunState& state) {
     ++(state == RunState::Kind::cancelled ? total.cancelled : total.errors);
     return;
   }
+  if (!wants_answer_) return;
   total.prompt_lengths.add(told_.prompt_tokens / n_prompts_);
   total.cached_lengths.add(told_.cached_tokens / n_prompts_);
   total.answer_lengths.add(told_.completion_tokens / reservation_.answers);

@@ -36,15 +36,18 @@ class InFlight {
 
 class Bill {
  public:
-  // limits and journal outlive it. The reservation is of this request and settled here.
+  // limits and journal outlive it. The reservation is of this request and settled here. A request that wants
+  // no answer costs no tokens: nothing of its prompt is computed.
   Bill(Limits& limits, usage::Journal& journal, std::string app, const RequestTraits& traits,
-       Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n,
+       Limits::Reservation reservation, Wanted wanted, std::span<const Prompt> prompts, std::uint32_t n,
        std::uint32_t context);
   ~Bill() { close(RunState::Kind::cancelled); }
   Bill(const Bill&) = delete;
   Bill& operator=(const Bill&) = delete;
 
-  void began(std::size_t answer) { meter_.began(answer); }    // an engine has it
+  void began(std::size_t answer) {  // an engine has it
+    if (wants_answer_) meter_.began(answer);
+  }
   void failed(std::size_t answer) { meter_.failed(answer); }  // and gave it up
   void received(std::size_t answer, const Delta& delta);
   void done(std::size_t answer, const Usage& usage);
@@ -69,7 +72,7 @@ class Bill {
   Limits& limits_;
   usage::Journal& journal_;
   const std::string app_;
-  const bool streamed_, with_tools_;
+  const bool wants_answer_, streamed_, with_tools_;
   const std::uint32_t n_prompts_, open_at_arrival_;
   Limits::Reservation reservation_;
   std::shared_ptr<const InFlight> in_flight_;

@@ -158,7 +158,8 @@ double Dispatcher::Impl::decide(const JobSpec& spec, const policy::Facts& facts)
 }
 
 std::optional<SloMiss> Dispatcher::Impl::miss(const JobSpec& spec, const policy::Facts& facts) const {
-  return spec.app.slo.hard && !spec.let_through ? slo_miss(deciding, facts) : std::nullopt;
+  return spec.app.slo.hard && spec.wants_answer() && !spec.let_through ? slo_miss(deciding, facts)
+                                                                       : std::nullopt;
 }
 
 std::optional<Error> Dispatcher::Impl::refusal(const JobSpec& spec, const policy::Facts& facts) const {
@@ -223,7 +224,11 @@ void Dispatcher::Impl::record(policy::Facts facts, double policy_us, std::option
 
 std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const Entrant& request) {
   const config::AppManifest& app = request.app;
-  const Demand demand = demand_of(request.prompts, request.n, request.max_tokens, context_of(request.model));
+  const auto answers = static_cast<std::uint32_t>(request.prompts.size()) * request.n;
+  const Demand demand =
+      request.wanted == Wanted::answer
+          ? demand_of(request.prompts, request.n, request.max_tokens, context_of(request.model))
+          : Demand{.answers = answers};
   auto reservation = app_limits.admit(app.id, app.limits, demand, now());
   if (!reservation) return reservation;
   // An empty queue takes any request, or one of more answers than max_queue could never be served.
@@ -348,7 +353,7 @@ Receipt begun_receipt(const JobSpec& spec) {
   receipt.request_id = spec.id;
   receipt.app = spec.app.id;
   receipt.model = spec.model.id;
-  receipt.operation = spec.traits.operation;
+  receipt.operation = spec.wants_answer() ? spec.traits.operation : to_string(spec.base.wanted);
   receipt.ignored_fields = spec.ignored_fields;
   receipt.tools_in_system_message = spec.tools_in_system_message;
   receipt.constraint = spec.constraint;

@@ -38,9 +38,10 @@ struct Entrant {
   const config::AppManifest& app;
   const config::ModelEntry& model;
   std::span<const Prompt> prompts;
-  std::uint32_t n = 1;           // answers to each prompt
-  std::uint32_t max_tokens = 0;  // of each answer; 0: as many as the context leaves
-  std::uint64_t body_bytes = 0;  // that the app was charged with
+  std::uint32_t n = 1;             // answers to each prompt
+  std::uint32_t max_tokens = 0;    // of each answer; 0: as many as the context leaves
+  std::uint64_t body_bytes = 0;    // that the app was charged with
+  Wanted wanted = Wanted::answer;  // without an answer no tokens are reserved
 };
 
 // What one request needs, all of it decided before it enters. The references live as long as `keep`.
@@ -62,6 +63,7 @@ struct JobSpec {
   // Set by the job where SloGate let the request in: its hard SLO refuses it no more.
   std::optional<LetThrough> let_through = {};
 
+  bool wants_answer() const noexcept { return base.wanted == Wanted::answer; }
   std::uint32_t answers() const noexcept { return static_cast<std::uint32_t>(prompts.size()) * n; }
 };
 

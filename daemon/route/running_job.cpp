@@ -86,7 +86,7 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       number_(++dispatcher_->requests),
       arrival_(dispatcher_->turns->arrive(spec_.answers())),
       bill_(dispatcher_->app_limits, dispatcher_->journal, spec_.app.id, spec_.traits, admission.hand_over(),
-            spec_.prompts, spec_.n, context_of(spec_.model)),
+            spec_.base.wanted, spec_.prompts, spec_.n, context_of(spec_.model)),
       observer_(std::move(observer)),
       receipt_(dispatcher_->receipts.add(begun_receipt(spec_))),
       reconsideration_(wanted_slo(spec_.app, spec_.traits)),
@@ -124,7 +124,7 @@ void RunningJob::decide() {
     took += dispatcher_->decide(spec_, facts);
     miss.reset();
   }
-  if (!miss) background_load_ = dispatcher_->background_load(spec_, asked, facts);
+  if (!miss && spec_.wants_answer()) background_load_ = dispatcher_->background_load(spec_, asked, facts);
   dispatcher_->record(std::move(facts), took, miss ? std::optional(slo_error(*miss)) : std::nullopt,
                       receipt_);
   if (!receipt().refused && !receipt().decision.target && receipt().decision.queue) {
@@ -136,7 +136,7 @@ void RunningJob::decide() {
     return;
   }
   begin_choices();
-  if (!receipt().decision.target || receipt().refused) return;
+  if (!receipt().decision.target || receipt().refused || !spec_.wants_answer()) return;
   const Outlook outlook = outlook_of(receipt().decision, receipt().facts, waited());
   reconsideration_.decided(outlook);
   watch(outlook);
@@ -264,6 +264,7 @@ void RunningJob::warm_up() {
 
 // The predictor counts the answer among those at that engine.
 void RunningJob::foresee(std::size_t index, const policy::Target& target) {
+  if (!spec_.wants_answer()) return;
   Choice& choice = choices_[index];
   const std::string& backend = target.backend;
   const bool came_before = !choice.predicted_at.empty();
@@ -406,6 +407,8 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
   if (choice.place && choice.placed_at == backend) return acquire(index, choice.ask);
   const bool goes_on = choice.place && choice.begun;
   choice.placed_at = backend;
+  // Its engine has a thread beside the steps for it: it need not wait until an answer ends.
+  if (!spec_.wants_answer()) return acquire(index, choice.ask);
   const config::AppManifest& app = spec_.app;
   choice.place = dispatcher_->turns->ask(
       {spec_.model.id, backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,

@@ -6,17 +6,28 @@
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/completion_request.hpp"
 #include "daemon/api/openai/errors.hpp"
+#include "daemon/api/openai/token_request.hpp"
 
 namespace flyball::api::openai {
 namespace {
 
-enum RouteId : std::uint8_t { kModels, kModel, kChatCompletions, kLegacyCompletions, kUnserved };
+enum RouteId : std::uint8_t {
+  kModels,
+  kModel,
+  kChatCompletions,
+  kLegacyCompletions,
+  kTokenizing,
+  kDetokenizing,
+  kUnserved
+};
 
 constexpr std::array kRoutes{
     Route{"GET", "/v1/models", Access::app, BodyType::none, "models", false, kModels},
     Route{"GET", "/v1/models/", Access::app, BodyType::none, "models", false, kModel},
     Route{"POST", "/v1/chat/completions", Access::app, BodyType::json, "chat", true, kChatCompletions},
     Route{"POST", "/v1/completions", Access::app, BodyType::json, "completion", true, kLegacyCompletions},
+    Route{"POST", "/tokenize", Access::app, BodyType::json, "tokenize", true, kTokenizing},
+    Route{"POST", "/detokenize", Access::app, BodyType::json, "detokenize", true, kDetokenizing},
     unserved_route("POST", "/v1/embeddings", config::Feature::embeddings, kUnserved),
     unserved_route("POST", "/v1/rerank", config::Feature::rerank, kUnserved),
     unserved_route("POST", "/v1/audio/transcriptions", config::Feature::audio, kUnserved),
@@ -87,6 +98,18 @@ http::Response model_answer(const ListedModel& model, std::int64_t created) {
   return json_response(std::move(body));
 }
 
+Result<Generate> parse_body(const Route& route, JsonView body) {
+  switch (route.id) {
+    case kTokenizing:
+      return parse_tokenize(body);
+    case kDetokenizing:
+      return parse_detokenize(body);
+    default:
+      return parse_generate(route.id == kChatCompletions ? Generate::Kind::chat : Generate::Kind::completion,
+                            body);
+  }
+}
+
 Result<Operation> parse(const Route& route, const http::Request& request) {
   // A feature that the table has come to serve is parsed here first.
   if (route.asks_for) return fail(ErrorCode::internal, "The path has no parser.");
@@ -98,8 +121,7 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
   }
   auto body = read_packed(request.body);
   if (!body) return pass(body);
-  auto generate = parse_generate(
-      route.id == kChatCompletions ? Generate::Kind::chat : Generate::Kind::completion, body->view());
+  auto generate = parse_body(route, body->view());
   if (!generate) return pass(generate);
   return std::move(*generate);
 }

@@ -84,16 +84,9 @@ Result<void> read_logprobs(const Scalars& scalars, Generate& out) {
   return {};
 }
 
-Result<TokenPrompt> read_tokens(JsonView array) {
-  TokenPrompt prompt;
-  prompt.tokens.reserve(array.size());
-  for (const auto& [key, id] : array.members()) {
-    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
-      return field_error(ErrorCode::invalid_value, "prompt", "has an element that is no token id");
-    prompt.tokens.push_back(static_cast<Token>(id.as_integer()));
-  }
-  if (prompt.tokens.empty()) return field_error(ErrorCode::invalid_value, "prompt", "has no tokens");
-  return prompt;
+Result<TokenPrompt> read_token_prompt(JsonView array) {
+  if (array.size() == 0) return field_error(ErrorCode::invalid_value, "prompt", "has no tokens");
+  return read_tokens(array, "prompt");
 }
 
 // "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
@@ -106,7 +99,7 @@ Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
     return field_error(ErrorCode::invalid_value, "prompt",
                        "must be a string, an array of strings, or an array of token ids");
   } else if ((*prompt.members().begin()).value.is_number()) {
-    auto tokens = read_tokens(prompt);
+    auto tokens = read_token_prompt(prompt);
     if (!tokens) return pass(tokens);
     out.prompts.emplace_back(std::move(*tokens));
   } else {
@@ -117,7 +110,7 @@ Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
       if (one.is_string()) {
         out.prompts.emplace_back(TextPrompt{std::string(one.text())});
       } else if (one.is_array()) {
-        auto tokens = read_tokens(one);
+        auto tokens = read_token_prompt(one);
         if (!tokens) return pass(tokens);
         out.prompts.emplace_back(std::move(*tokens));
       } else {
@@ -136,6 +129,17 @@ Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
 }
 
 }  // namespace
+
+Result<TokenPrompt> read_tokens(JsonView array, std::string_view field) {
+  TokenPrompt prompt;
+  prompt.tokens.reserve(array.size());
+  for (const auto& [key, id] : array.members()) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
+      return field_error(ErrorCode::invalid_value, std::string(field), "has an element that is no token id");
+    prompt.tokens.push_back(static_cast<Token>(id.as_integer()));
+  }
+  return prompt;
+}
 
 Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
   if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");

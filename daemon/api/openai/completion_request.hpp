@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
@@ -21,5 +22,8 @@ inline constexpr std::uint32_t kLegacyMaxTokens = 16;  // the API's default for 
 // compiled. Fields that the table of fields lacks are noted in Generate::unknown. `also`: another endpoint
 // whose fields the body may have. The writer of the answer comes with the request.
 Result<Generate> parse_generate(Generate::Kind kind, JsonView body, Endpoints also = {});
+
+// The token ids of an array, perhaps none. invalid_value at `field`: an element is none.
+Result<TokenPrompt> read_tokens(JsonView array, std::string_view field);
 
 }  // namespace flyball::api::openai

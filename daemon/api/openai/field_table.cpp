@@ -30,7 +30,9 @@ constexpr std::array kGroups{
     FieldGroup{body, kChat, served,
                "messages tools tool_choice parallel_tool_calls chat_template_kwargs reasoning_effort "
                "add_generation_prompt"},
-    FieldGroup{body, kCompletions, served, "prompt"},
+    FieldGroup{body, kCompletions | kTokenize, served, "prompt"},
+    FieldGroup{body, kTokenize, served, "content add_special"},
+    FieldGroup{body, kDetokenize, served, "tokens"},
     FieldGroup{body, kBoth, served, "logit_bias response_format seed stop stream_options"},
     FieldGroup{body, kBoth, served,
                "guided_json guided_regex guided_choice guided_grammar structured_outputs grammar json_schema "
@@ -90,6 +92,11 @@ constexpr std::array kGroups{
     FieldGroup{body, kChat, refused, "add_special_tokens", "is not served: the template has them", "[false]"},
     FieldGroup{body, kCompletions, refused, "add_special_tokens",
                "is not served: the model's tokenizer decides about them", "[true]"},
+    FieldGroup{body, kTokenize, served, "add_special_tokens"},
+    FieldGroup{body, kTokenize, refused, "parse_special",
+               "is not served: control tokens in a text are read as /v1/completions reads them", "[true]"},
+    FieldGroup{body, kTokenize, refused, "return_token_strs with_pieces",
+               "is not served: '/detokenize' tells the text of tokens", "[false]"},
     FieldGroup{body, kBoth, refused, "skip_special_tokens",
                "is not served: control tokens are no part of an answer's text", "[true]"},
     FieldGroup{body, kBoth, refused, "stop_token_ids bad_words", "is not served; use 'stop' or 'logit_bias'",
@@ -224,9 +231,10 @@ constexpr std::array kParameters{
     Parameter{"ignore_eos", kBoth, 0, 1, false, "false", &Scalars::ignore_eos},
 };
 
-constexpr std::array kPaths{FieldTable::Path{kChat, "/v1/chat/completions"},
-                            FieldTable::Path{kCompletions, "/v1/completions"},
-                            FieldTable::Path{kExplain, "/v1/route/explain"}};
+constexpr std::array kPaths{
+    FieldTable::Path{kChat, "/v1/chat/completions"}, FieldTable::Path{kCompletions, "/v1/completions"},
+    FieldTable::Path{kExplain, "/v1/route/explain"}, FieldTable::Path{kTokenize, "/tokenize"},
+    FieldTable::Path{kDetokenize, "/detokenize"}};
 
 }  // namespace
 

@@ -6,7 +6,8 @@
 
 namespace flyball::api::openai {
 
-inline constexpr Endpoints kChat = 1, kCompletions = 2, kBoth = 3, kExplain = 4, kEverywhere = 7;
+inline constexpr Endpoints kChat = 1, kCompletions = 2, kBoth = 3, kExplain = 4, kTokenize = 8,
+                           kDetokenize = 16, kEverywhere = 31;
 
 const FieldTable& field_table();
 

@@ -44,6 +44,19 @@ TEST(Detokenizer, ControlTokensAreSilentAndLeaveACharacterInTheMaking) {
   EXPECT_EQ(detokenizer.finish(), "");
 }
 
+TEST(Detokenizer, SpellsControlTokensWhereItIsToldTo) {
+  VocabularyFile file = sentencepiece_vocabulary();
+  const Token word = file.add("▁word");
+  const auto tokenizer = must_load(file);
+  const std::string bos(tokenizer->piece(1));
+  ASSERT_FALSE(bos.empty());
+  Detokenizer detokenizer(*tokenizer, true, true);
+  EXPECT_EQ(detokenizer.push(1), bos);
+  EXPECT_EQ(detokenizer.push(word), "word") << "the text begins behind BOS";
+  EXPECT_EQ(detokenizer.push(1), bos);
+  EXPECT_EQ(detokenizer.push(word), " word");
+}
+
 TEST(Detokenizer, DropsTheSpacePrefixOnlyWhereTheTextBegins) {
   VocabularyFile file = sentencepiece_vocabulary();
   const Token word = file.add("▁word");

@@ -25,6 +25,7 @@ CompletionRequest full_request() {
   q.id = "r-1";
   q.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hé"}])"), test::packed("[]"),
                         test::packed("{}"), false, true};
+  q.wanted = Wanted::prompt_tokens;
   q.sampling.temperature = 0.25F;
   q.sampling.top_k = -3;
   q.sampling.seed = std::numeric_limits<std::uint64_t>::max();
@@ -57,6 +58,7 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_EQ(test::text_of(chat.template_args), "{}");
   EXPECT_FALSE(chat.add_generation_prompt);
   EXPECT_TRUE(chat.control_tokens_in_content);
+  EXPECT_EQ(r.wanted, Wanted::prompt_tokens);
   EXPECT_EQ(r.sampling.temperature, 0.25F);
   EXPECT_EQ(r.sampling.top_k, -3);
   EXPECT_EQ(r.sampling.top_p, 1.0F);
@@ -134,13 +136,24 @@ TEST(WorkerCodec, SeedsOfTheFuzzerAreOfThisVersion) {
     EXPECT_TRUE(decode_to_daemon(bytes_of(name))) << name;
 }
 
+TEST(WorkerCodec, AnUnknownWantedIsRefused) {
+  CompletionRequest q;
+  q.wanted = static_cast<Wanted>(static_cast<int>(kLastWanted) + 1);
+  const auto back = decode_to_worker(payload_of(ToWorker{Start{1, q}}));
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().param, "wanted");
+}
+
 TEST(WorkerCodec, OtherPromptsAndCommandsSurvive) {
   CompletionRequest q;
-  q.prompt = TextPrompt{"any \xff bytes"};
-  EXPECT_EQ(std::get<TextPrompt>(
-                std::get<Start>(*decode_to_worker(payload_of(ToWorker{Start{1, q}}))).request.prompt)
-                .text,
-            "any \xff bytes");
+  for (const bool add_special : {false, true}) {
+    q.prompt = TextPrompt{"any \xff bytes", add_special};
+    const auto back = decode_to_worker(payload_of(ToWorker{Start{1, q}}));
+    ASSERT_TRUE(back) << back.error().message;
+    const auto& text = std::get<TextPrompt>(std::get<Start>(*back).request.prompt);
+    EXPECT_EQ(text.text, "any \xff bytes");
+    EXPECT_EQ(text.add_special, add_special);
+  }
   q.prompt = TokenPrompt{{5, 6}};
   EXPECT_EQ(std::get<TokenPrompt>(
                 std::get<Start>(*decode_to_worker(payload_of(ToWorker{Start{1, q}}))).request.prompt)
@@ -192,6 +205,7 @@ TEST(WorkerCodec, EventsSurvive) {
   d.tokens = {1, 2};
   d.prompt_tokens = 900;
   d.cached_tokens = 800;
+  d.prompt = {7, 300'000, 7};
   d.logprobs = {{1, "\xc3", -0.5F, {{"\xc3", -0.5F}, {"a", -2.0F}}, false}};
   const auto back = decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, d}}));
   ASSERT_TRUE(back) << back.error().message;
@@ -204,6 +218,7 @@ TEST(WorkerCodec, EventsSurvive) {
   EXPECT_EQ(delta.tokens, d.tokens);
   EXPECT_EQ(delta.prompt_tokens, 900U);
   EXPECT_EQ(delta.cached_tokens, 800U);
+  EXPECT_EQ(delta.prompt, d.prompt);
   ASSERT_EQ(delta.logprobs.size(), 1U);
   EXPECT_EQ(delta.logprobs[0].bytes, "\xc3");
   EXPECT_EQ(delta.logprobs[0].top, d.logprobs[0].top);

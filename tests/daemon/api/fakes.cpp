@@ -105,6 +105,17 @@ bool FakeBackend::step(Running& r) {
     return false;
   };
   if (r.script.fail_after && r.sent == *r.script.fail_after) return end(r.script.error);
+  if (r.request.wanted != Wanted::answer) {
+    Delta delta;
+    if (r.request.wanted == Wanted::prompt_text)
+      delta.text = prompt_text;
+    else
+      delta.prompt = prompt;
+    Done done;
+    done.usage.prompt_tokens = kPromptTokens;
+    r.sink->push(std::move(delta));
+    return !r.alive || end(done);
+  }
   const std::uint32_t limit =
       r.request.max_tokens > 0 ? std::min(r.request.max_tokens, r.script.tokens) : r.script.tokens;
   if (r.next >= limit) {

@@ -56,12 +56,27 @@ TEST(docs, fields) {
   const std::string doc = read_doc("http-api.md");
   std::string lines;
   for (const FieldGroup& group : field_table().groups()) {
-    const char* where = group.endpoints == kEverywhere    ? "both, explain"
-                        : group.endpoints == kBoth        ? "both"
-                        : group.endpoints == kChat        ? "chat"
-                        : group.endpoints == kCompletions ? "completions"
-                                                          : "explain";
-    lines += row_of(group, where);
+    const auto where = [&]() -> const char* {
+      switch (group.endpoints) {
+        case kEverywhere:
+          return "all";
+        case kBoth:
+          return "both";
+        case kChat:
+          return "chat";
+        case kCompletions:
+          return "completions";
+        case kCompletions | kTokenize:
+          return "completions, tokenize";
+        case kTokenize:
+          return "tokenize";
+        case kDetokenize:
+          return "detokenize";
+        default:
+          return "explain";
+      }
+    };
+    lines += row_of(group, where());
   }
   EXPECT_NE(doc.find(lines), std::string::npos) << "docs/http-api.md lacks:\n" << lines;
 }
