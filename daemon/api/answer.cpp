@@ -48,14 +48,16 @@ const AnswerEvents& ChoiceReader::read(const Delta& delta) {
   read_text(delta);
   if (reasoned || (parser_ && parser_->in_reasoning()))
     reasoning_tokens_ += static_cast<std::uint32_t>(delta.tokens.size());
-  find_calls();
+  follow_calls();
   return events_;
 }
 
-void ChoiceReader::find_calls() {
-  calls_ = calls_ || std::ranges::any_of(events_, [](const AnswerEvent& event) {
-             return std::holds_alternative<event::CallBegin>(event);
-           });
+void ChoiceReader::follow_calls() {
+  for (const AnswerEvent& event : events_)
+    if (std::holds_alternative<event::CallBegin>(event))
+      called_ = true;
+    else if (const auto* end = std::get_if<event::CallEnd>(&event))
+      called_ = end->complete;
 }
 
 void ChoiceReader::read_text(const Delta& delta) {
@@ -83,8 +85,8 @@ const AnswerEvents& ChoiceReader::read(const Done& done, const Totals* totals) {
     parser_->begin_batch();
     parser_->end(events_);
   }
-  find_calls();
-  const bool called = calls_ && done.reason == FinishReason::stop;
+  follow_calls();
+  const bool called = called_ && done.reason == FinishReason::stop;
   events_.push_back(
       event::Finish{called ? FinishReason::tool_calls : done.reason, done.stop_text, done.timings});
   if (totals != nullptr) events_.push_back(event::Ended{*totals});

@@ -97,20 +97,21 @@ class ChoiceReader {
 
   const AnswerEvents& read(const Delta& delta);
   // `totals`: where this choice is the last to end.
-  // An answer that stops with a call in it ends by tool_calls.
+  // An answer that stops behind a complete call ends by tool_calls.
   const AnswerEvents& read(const Done& done, const Totals* totals);
   std::uint32_t reasoning_tokens() const noexcept { return reasoning_tokens_; }
 
  private:
   void read_text(const Delta& delta);
-  void find_calls();
+  void follow_calls();
 
   MakeParser make_;
   std::string ids_;
   std::unique_ptr<TextParser> parser_;
   AnswerEvents events_;
   std::uint32_t reasoning_tokens_ = 0;
-  bool began_ = false, calls_ = false;
+  bool began_ = false;
+  bool called_ = false;  // the latest call is complete, or has not ended
 };
 
 // One choice of an answer that is sent whole.

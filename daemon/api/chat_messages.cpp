@@ -29,7 +29,7 @@ FieldOf field_of(HistoryObject of) noexcept {
 bool is_name_of_tool(std::string_view name) noexcept {
   constexpr std::size_t kMaxBytes = 128;  // OpenAI has 64, and gateways of tools write longer ones
   return !name.empty() && name.size() <= kMaxBytes &&
-         name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") ==
+         name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/-") ==
              std::string_view::npos;
 }
 
@@ -121,7 +121,7 @@ Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints
     const std::string_view name = function.find("name").text();
     if (!is_name_of_tool(name))
       return field_error(ErrorCode::invalid_value, place + ".function.name",
-                         "must be 1 to 128 letters, digits, '_', '.' and '-'");
+                         "must be 1 to 128 letters, digits, '_', '.', ':', '/' and '-'");
     if (!names.insert(name).second)
       return field_error(ErrorCode::invalid_value, place + ".function.name",
                          "is the name of an earlier tool");

@@ -84,8 +84,8 @@ RouteMatch find_route(Codecs codecs, const http::Request& head) {
     for (const Route& route : codec->routes) {
       if (!matches(route, head)) continue;
       if (out.codec == nullptr) out.codec = codec;
-      if (!out.allow.empty()) out.allow += ", ";
-      out.allow += route.method == "GET" ? "GET, HEAD" : route.method;
+      const std::string_view allowed = route.method == "GET" ? "GET, HEAD" : route.method;
+      if (!out.allow.contains(allowed)) out.allow.append(out.allow.empty() ? "" : ", ").append(allowed);
       if (route.method != method || out.route != nullptr) continue;
       out.codec = codec;
       out.route = &route;

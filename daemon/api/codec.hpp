@@ -66,6 +66,8 @@ struct Codec {
   // An error in the API's own shape: status, body and the fields that tell whether to try again.
   // `request_id`: the id of the answer's x-request-id.
   http::Response (*error)(const Error& error, std::string_view request_id);
+  // The field in which the API's clients look for the request's id, beside x-request-id; "": there alone.
+  std::string_view id_field = {};
 };
 
 using Codecs = std::span<const Codec* const>;

@@ -55,6 +55,7 @@ metrics::RequestLabels Inference::labels() const {
 void Inference::describe(std::vector<http::Field>& fields) const {
   if (job_) fields.push_back({"x-flyball-route", job_->receipt().summary()});
   if (!note_.empty()) fields.push_back({"x-flyball-note", note_});
+  if (!codec_.id_field.empty()) fields.push_back({std::string(codec_.id_field), exchange_->id()});
 }
 
 void Inference::begin_stream() {

@@ -71,11 +71,6 @@ void JsonRewriter::key(std::string_view name) {
   open_.back() += length_of_string(name) + 1;
 }
 
-void JsonRewriter::boolean(bool value) {
-  out_.boolean(value);
-  count(std::string_view(value ? "true" : "false").size());
-}
-
 void JsonRewriter::string(std::string_view text) {
   out_.string(text);
   count(length_of_string(text));

@@ -17,7 +17,6 @@ class JsonRewriter {
   void open(JsonKind array_or_object);
   void close();
   void key(std::string_view name);
-  void boolean(bool value);
   void string(std::string_view text);
   void boolean(bool value);
   void value(JsonView value);  // a copy

@@ -3,6 +3,17 @@
 #include "daemon/api/json_rewriter.hpp"
 
 namespace flyball::api {
+namespace {
+
+// The efforts that templates know are low, medium and high; some refuse others.
+std::string_view known_effort(std::string_view effort) noexcept {
+  if (effort == "none") return {};
+  if (effort == "minimal") return "low";
+  if (effort == "xhigh" || effort == "max") return "high";
+  return effort;
+}
+
+}  // namespace
 
 PackedJson reasoning_variables(const ReasoningWish& wish, JsonView given) {
   JsonRewriter out((given ? given.bytes().size() : 0) + 128);
@@ -13,9 +24,10 @@ PackedJson reasoning_variables(const ReasoningWish& wish, JsonView given) {
       out.value(value);
     }
   const auto is_free = [&](std::string_view name) { return !given || !given.find(name); };
-  if (!wish.effort.empty() && is_free("reasoning_effort")) {
+  const std::string_view effort = known_effort(wish.effort);
+  if (!effort.empty() && is_free("reasoning_effort")) {
     out.key("reasoning_effort");
-    out.string(wish.effort);
+    out.string(effort);
   }
   for (const std::string_view name : {"enable_thinking", "thinking"})
     if (is_free(name)) {

@@ -346,6 +346,7 @@ http::Response Service::Impl::refused(const Error& error, const RouteMatch& matc
   const std::string id = ids.next();
   http::Response response = codec.error(error, id);
   response.fields.push_back({"x-request-id", id});
+  if (!codec.id_field.empty()) response.fields.push_back({std::string(codec.id_field), id});
   response.last = error.code == ErrorCode::bad_framing;
   if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", match.allow});
   if (error.code == ErrorCode::invalid_api_key)
@@ -484,6 +485,7 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
     result = codec.error(result.error(), exchange.id());
   }
   append_standings(standings, result->fields);
+  if (!codec.id_field.empty()) result->fields.push_back({std::string(codec.id_field), exchange.id()});
   const int status = result->status;
   exchange.respond(std::move(*result));
   metrics::RequestLabels labels;

@@ -56,6 +56,11 @@ class ToldChat {
         add_result(one);
         continue;
       }
+      if (!results_.empty() && text_member(one, "role") == "user") {
+        results_.push_back('\n');
+        with_content(one, std::exchange(results_, {}).append(text_member(one, "content")));
+        continue;
+      }
       end_results();
       if (!told_.empty())
         system(one);

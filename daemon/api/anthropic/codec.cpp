@@ -11,13 +11,14 @@
 namespace flyball::api::anthropic {
 namespace {
 
-enum RouteId : std::uint8_t { kMessagesRoute, kModelsRoute, kModelRoute };
+enum RouteId : std::uint8_t { kMessagesRoute, kCountRoute, kModelsRoute, kModelRoute };
 
 // OpenAI's API has the paths of models, too. Every client of this API names the version that it speaks.
 constexpr std::string_view kVersion = "anthropic-version";
 
 constexpr std::array kRoutes{
     Route{"POST", "/v1/messages", Access::app, BodyType::json, "chat", true, kMessagesRoute},
+    Route{"POST", "/v1/messages/count_tokens", Access::app, BodyType::json, "tokenize", true, kCountRoute},
     Route{"GET", "/v1/models", Access::app, BodyType::none, "models", false, kModelsRoute, {}, kVersion},
     Route{"GET", "/v1/models/", Access::app, BodyType::none, "models", false, kModelRoute, {}, kVersion},
 };
@@ -33,13 +34,13 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
   }
   auto body = read_packed(request.body);
   if (!body) return pass(body);
-  auto generate = parse_messages(body->view());
+  auto generate = route.id == kCountRoute ? parse_count_tokens(body->view()) : parse_messages(body->view());
   if (!generate) return pass(generate);
   return std::move(*generate);
 }
 
 }  // namespace
 
-constinit const Codec kCodec{"anthropic", kRoutes, kKeys, parse, error_response};
+constinit const Codec kCodec{"anthropic", kRoutes, kKeys, parse, error_response, "request-id"};
 
 }  // namespace flyball::api::anthropic

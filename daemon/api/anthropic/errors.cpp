@@ -32,7 +32,9 @@ std::string error_json(const Error& error, std::string_view request_id) {
   std::string out = R"({"type":"error","error":{"type":)";
   append_json_string(out, error_type(error.code));
   out.append(R"(,"message":)");
-  append_json_string(out, error.message);
+  // Claude Code knows a conversation that it has to shorten by these words.
+  const bool too_long = error.code == ErrorCode::context_length_exceeded;
+  append_json_string(out, too_long ? "prompt is too long: " + error.message : error.message);
   out.append(R"(,"param":)");
   if (error.param.empty())
     out.append("null");

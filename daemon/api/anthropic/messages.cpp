@@ -9,6 +9,7 @@
 #include "config/name_list.hpp"
 #include "daemon/api/anthropic/billing_line.hpp"
 #include "daemon/api/anthropic/field_table.hpp"
+#include "daemon/api/anthropic/tools.hpp"
 #include "daemon/api/features.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
@@ -17,13 +18,10 @@
 namespace flyball::api::anthropic {
 namespace {
 
-// Of the name of a tool, as in Anthropic's API. Results repeat the name.
-constexpr std::size_t kMaxNameBytes = 128;
-
 constexpr std::string_view kOfUser = "text or tool_result";
 constexpr std::string_view kOfAssistant = "text, thinking, redacted_thinking or tool_use";
 
-// A block of a type that is not served there.
+// The block has a type that its place does not have.
 std::unexpected<Error> not_served(std::string_view type, const std::string& place, std::string_view served) {
   if (type == "image")
     return std::unexpected(unserved(config::capability(config::Feature::vision), place + ".type"));
@@ -65,21 +63,24 @@ class MessagesReader {
     std::size_t i = 0;
     for (const auto& [key, message] : messages.members())
       if (auto ok = read_message(message, "messages[" + std::to_string(i++) + "]"); !ok) return pass(ok);
+    if (auto ok = check_number(); !ok) return pass(ok);
     out_.close();
-    if (written_ > kMaxMessages)
-      return field_error(ErrorCode::invalid_value, "messages",
-                         "has " + std::to_string(written_) +
-                             " messages and results, more than the limit of " + std::to_string(kMaxMessages));
     return ChatHistory{out_.take(), std::move(note_)};
   }
 
  private:
+  Result<void> check_number() const {
+    if (written_ <= kMaxMessages) return {};
+    return field_error(ErrorCode::invalid_value, "messages",
+                       "has more messages and results than the limit of " + std::to_string(kMaxMessages));
+  }
+
   Result<void> read_system(JsonView system) {
     Joined text;
     const auto add = [&](std::string_view part) {
       const std::string_view rest = without_billing_line(part);
       if (rest.size() < part.size())
-        note_ = "The billing line of 'system' is left out: it changes with every request.";
+        note("The billing line of 'system' is left out: it changes with every request.");
       if (!rest.empty()) text.add(rest);
     };
     if (system.is_string())
@@ -91,6 +92,7 @@ class MessagesReader {
   }
 
   Result<void> read_message(JsonView message, const std::string& place) {
+    if (auto ok = check_number(); !ok) return ok;
     if (!message.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
     if (auto ok = check_members(message, field_table(), FieldOf::message, kBoth, place, unknown_); !ok)
       return ok;
@@ -128,6 +130,7 @@ class MessagesReader {
   }
 
   Result<void> read_result(JsonView block, const std::string& place) {
+    if (auto ok = check_number(); !ok) return ok;
     const auto id = text_member(block, "tool_use_id", place);
     if (!id) return pass(id);
     const JsonView content = block.member("content"), is_error = block.member("is_error");
@@ -135,7 +138,7 @@ class MessagesReader {
       return field_error(ErrorCode::invalid_value, place + ".is_error", "must be a boolean");
     std::string text = is_error && is_error.as_bool() ? "Error: " : "";
     if (content) {
-      const auto read = read_texts(content, place + ".content");
+      const auto read = read_result_text(content, place + ".content");
       if (!read) return pass(read);
       text += *read;
     }
@@ -145,6 +148,27 @@ class MessagesReader {
     write("content", text);
     out_.close();
     return {};
+  }
+
+  // A refusal would end the whole session of an agent that has read a picture.
+  Result<std::string> read_result_text(JsonView content, const std::string& place) {
+    if (content.is_string()) return std::string(content.text());
+    Joined out;
+    const auto read = [&](std::string_view type, JsonView block, const std::string& here) -> Result<void> {
+      if (type == "text") return add_text(block, here, out);
+      if (type != "image" && type != "document") return not_served(type, here, "text, image or document");
+      out.add("[" + std::string(type) + " left out]");
+      note("Images and documents in results of tools are left out: models read text here.");
+      return {};
+    };
+    if (auto ok = each_block(content, place, read); !ok) return pass(ok);
+    return out.text();
+  }
+
+  void note(std::string_view text) {
+    if (note_.contains(text)) return;
+    if (!note_.empty()) note_.push_back(' ');
+    note_ += text;
   }
 
   Result<void> read_assistant(JsonView content, const std::string& place) {
@@ -180,6 +204,7 @@ class MessagesReader {
     const auto id = text_member(block, "id", place), name = text_member(block, "name", place);
     if (!id) return pass(id);
     if (!name) return pass(name);
+    // Each result repeats the name of its call.
     if (name->empty() || name->size() > kMaxNameBytes)
       return field_error(ErrorCode::invalid_value, place + ".name",
                          "must have 1 to " + std::to_string(kMaxNameBytes) + " bytes");
@@ -226,7 +251,7 @@ class MessagesReader {
       if (!type.is_string())
         return field_error(ErrorCode::invalid_value, here, "must be an object with a 'type'");
       if (auto ok = read(type.text(), block, here); !ok) return ok;
-      // Behind it: a block that is not served is refused by its type.
+      // A block that is not served has been refused by its type, whatever members it has.
       if (auto ok = check_members(block, field_table(), FieldOf::part, kBoth, here, unknown_); !ok) return ok;
     }
     return {};

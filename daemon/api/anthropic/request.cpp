@@ -14,8 +14,9 @@
 #include "daemon/api/constraint_verdicts.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
-#include "daemon/api/json_rewriter.hpp"
 #include "daemon/api/parameters.hpp"
+#include "daemon/api/prompt_answer.hpp"
+#include "daemon/api/reasoning_variables.hpp"
 
 namespace flyball::api::anthropic {
 namespace {
@@ -31,7 +32,7 @@ Result<JsonView> read_object(const Fields& body, std::string_view name, FieldOf 
   return object;
 }
 
-// Whether the model is to think. Without a word it is not, as in Anthropic's API.
+// Whether the model is to think. The default is false, as in Anthropic's API.
 Result<bool> read_thinking(const Fields& body, UnknownFields& unknown) {
   const auto thinking = read_object(body, "thinking", FieldOf::thinking, unknown);
   if (!thinking) return pass(thinking);
@@ -44,28 +45,15 @@ Result<bool> read_thinking(const Fields& body, UnknownFields& unknown) {
                      "is served as enabled, adaptive or disabled only");
 }
 
-// How much the model is to think, in the words that templates know; "": it is not said.
+// How much the model is to think; "": it is not said.
 Result<std::string_view> read_effort(JsonView config) {
   const JsonView effort = config ? config.member("effort") : JsonView();
   if (!effort) return std::string_view();
   const std::string_view text = effort.is_string() ? effort.text() : std::string_view();
-  if (text == "low" || text == "medium" || text == "high") return text;
-  if (text == "xhigh" || text == "max") return "high";
+  for (const std::string_view known : {"low", "medium", "high", "xhigh", "max"})
+    if (text == known) return text;
   return field_error(ErrorCode::invalid_value, "output_config.effort",
                      "must be low, medium, high, xhigh or max");
-}
-
-PackedJson template_args(bool thinking, std::string_view effort) {
-  JsonRewriter args(64);
-  args.open(JsonKind::object);
-  args.key("enable_thinking");
-  args.boolean(thinking);
-  if (!effort.empty()) {
-    args.key("reasoning_effort");
-    args.string(effort);
-  }
-  args.close();
-  return args.take();
 }
 
 // The model, and all that is part of the prompt.
@@ -99,9 +87,18 @@ Result<Asked> read_asked(const Fields& body, UnknownFields& unknown) {
   if (!history) return pass(history);
   out.prompt.messages = std::move(history->messages);
   out.note = std::move(history->note);
-  if (out.tools && out.tools->choice != ToolSet::Choice::none) out.prompt.tools = out.tools->tools;
-  out.prompt.template_args = template_args(*thinking, *effort);
+  if (out.tools) out.prompt.tools = out.tools->tools;
+  out.prompt.template_args = reasoning_variables({.on = *thinking, .effort = *effort}, JsonView());
   return out;
+}
+
+void take_prompt(Asked asked, Generate& out) {
+  out.model = std::move(asked.model);
+  out.note = std::move(asked.note);
+  out.tools = std::move(asked.tools);
+  out.has_tools = !asked.prompt.tools.empty();
+  out.prompt_bytes = asked.prompt.messages.json_bytes() + asked.prompt.tools.json_bytes();
+  out.prompts.emplace_back(std::move(asked.prompt));
 }
 
 // {"type": "json_schema", "schema": {...}} at `place`.
@@ -128,7 +125,7 @@ Result<void> read_format(JsonView format, const std::string& place, Generate& ou
   return {};
 }
 
-// An answer goes on with the assistant's last message nowhere.
+// No answer continues a message of the assistant.
 Result<void> check_last(JsonView messages) {
   std::size_t i = 0;
   JsonView last;
@@ -164,30 +161,26 @@ Result<Generate> parse_messages(JsonView document) {
     ok = read_format(asked->output_config.member("format"), "output_config.format", out);
   if (ok) ok = read_format(body.member("output_format"), "output_format", out);
   if (!ok) return pass(ok);
-  out.model = std::move(asked->model);
-  out.note = std::move(asked->note);
-  out.tools = std::move(asked->tools);
-  out.has_tools = !asked->prompt.tools.empty();
+  take_prompt(std::move(*asked), out);
   if (out.has_tools && out.base.constraint)
     return field_error(
         ErrorCode::unsupported_feature, "tools",
         "are not served beside '" + out.constraint_field + "': a constrained answer cannot hold tool calls");
   calls::read_calls(out);
-  out.prompt_bytes = asked->prompt.messages.json_bytes() + asked->prompt.tools.json_bytes();
-  out.prompts.emplace_back(std::move(asked->prompt));
   out.writer = std::make_unique<Writer>();
   return out;
 }
 
-Result<CountedPrompt> parse_count_tokens(JsonView document) {
+Result<Generate> parse_count_tokens(JsonView document) {
   if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
-  UnknownFields unknown;
-  const Fields body(document, field_table(), kCountTokens, unknown);
+  Generate out;
+  const Fields body(document, field_table(), kCountTokens, out.unknown);
   if (auto ok = body.refused(); !ok) return pass(ok);
-  auto asked = read_asked(body, unknown);
+  auto asked = read_asked(body, out.unknown);
   if (!asked) return pass(asked);
-  return CountedPrompt{std::move(asked->model), std::move(asked->prompt), std::move(asked->note),
-                       std::move(unknown)};
+  take_prompt(std::move(*asked), out);
+  ask_for_prompt(out, Wanted::prompt_tokens, count_writer("input_tokens"));
+  return out;
 }
 
 }  // namespace flyball::api::anthropic

@@ -2,9 +2,6 @@
 // found later, in the engine.
 #pragma once
 
-#include <string>
-
-#include "backends/backend.hpp"
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
 #include "daemon/api/operation.hpp"
@@ -17,14 +14,8 @@ namespace flyball::api::anthropic {
 // POST /v1/messages.
 Result<Generate> parse_messages(JsonView body);
 
-// The prompt that parse_messages() has of the same messages, system and tools.
-struct CountedPrompt {
-  std::string model;  // as the client wrote it; "" if absent
-  ChatPrompt prompt;
-  std::string note;  // as in Generate
-  UnknownFields unknown;
-};
-// POST /v1/messages/count_tokens.
-Result<CountedPrompt> parse_count_tokens(JsonView body);
+// POST /v1/messages/count_tokens: a request for the tokens of the prompt that parse_messages() has of the
+// same messages, system and tools.
+Result<Generate> parse_count_tokens(JsonView body);
 
 }  // namespace flyball::api::anthropic

@@ -13,11 +13,10 @@
 namespace flyball::api::anthropic {
 namespace {
 
-// As Anthropic's API has it, and points.
+// Anthropic's rule, and '.', ':' and '/'.
 bool is_name(std::string_view text) noexcept {
-  constexpr std::size_t kMaxNameBytes = 128;
   return !text.empty() && text.size() <= kMaxNameBytes &&
-         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") ==
+         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/-") ==
              std::string_view::npos;
 }
 
@@ -44,7 +43,7 @@ Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& u
   if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
   if (!name.is_string() || !is_name(name.text()))
     return field_error(ErrorCode::invalid_value, place + ".name",
-                       "must be 1 to 128 letters, digits, '_', '.' and '-'");
+                       "must be 1 to 128 letters, digits, '_', '.', ':', '/' and '-'");
   if (!names.insert(name.text()).second)
     return field_error(ErrorCode::invalid_value, place + ".name",
                        "is " + config::quoted(name.text()) + ", which is another tool's name");
@@ -128,6 +127,7 @@ Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, Unknown
                          "asks for a call, and there are no 'tools'");
     return nullptr;
   }
+  if (set->choice == ToolSet::Choice::none) return nullptr;
   set->tools = out.take();
   return set;
 }

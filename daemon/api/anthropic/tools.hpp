@@ -1,6 +1,7 @@
 // The tools of a request to Anthropic's API, in the form of every API. Pure.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "config/error.hpp"
@@ -8,6 +9,8 @@
 #include "daemon/api/tool_set.hpp"
 
 namespace flyball::api::anthropic {
+
+inline constexpr std::size_t kMaxNameBytes = 128;  // of a tool, as in Anthropic's API
 
 // `tools` and `tool_choice` of the body; null where it has no tools. A set is strict where one of its tools
 // is. missing_field, invalid_value, unsupported_value ("tools[2].type"): a tool that Anthropic's servers run,

@@ -11,7 +11,7 @@ namespace flyball::api::anthropic {
 namespace {
 
 constexpr std::string_view kNoText = R"({"type":"text","text":""})";
-// There is nobody who would check a signature.
+// No signature is checked.
 constexpr std::string_view kNoThinking = R"({"type":"thinking","thinking":"","signature":""})";
 
 std::string call_head(std::string_view id, std::string_view name) {

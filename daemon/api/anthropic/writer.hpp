@@ -20,8 +20,8 @@ class Writer final : public AnswerWriter {
   void begin(const AnswerHead& head) override;
   // A request asks for one choice. A call whose arguments broke off or went astray is streamed as it came.
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
-  // The input of such a call is {"INVALID_JSON": text}, the form in which Anthropic's documents have clients
-  // tell a model of such a text: no tool takes it for a call without arguments, and nothing is lost.
+  // Such a call has the input {"INVALID_JSON": text}, in which Anthropic's documents have clients report such
+  // a text to a model. Nothing is lost, and no tool takes it for a call without arguments.
   bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override;
 
  private:

@@ -1,10 +1,9 @@
 #include "daemon/api/openai/tool_choice.hpp"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include "daemon/api/chat_messages.hpp"
 #include "daemon/api/field_error.hpp"
@@ -18,15 +17,17 @@ std::string_view name_of_tool(JsonView tool) noexcept {
   return tool.find("function").find("name").text();
 }
 
-bool has_tool(const PackedJson& tools, std::string_view name) noexcept {
-  if (tools.empty()) return false;
-  for (const auto& [key, tool] : tools.view().members())
-    if (name_of_tool(tool) == name) return true;
-  return false;
+using Names = std::unordered_set<std::string_view>;
+
+Names names_of(const PackedJson& tools) {
+  Names out;
+  if (tools.empty()) return out;
+  for (const auto& [key, tool] : tools.view().members()) out.insert(name_of_tool(tool));
+  return out;
 }
 
 // The name in {"type": "function", "function": {"name"}}, which is one of the tools.
-Result<std::string_view> chosen_name(JsonView one, const std::string& place, const PackedJson& tools) {
+Result<std::string_view> chosen_name(JsonView one, const std::string& place, const Names& tools) {
   const JsonView type = one.is_object() ? one.member("type") : JsonView();
   if (!type.is_string())
     return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
@@ -36,14 +37,14 @@ Result<std::string_view> chosen_name(JsonView one, const std::string& place, con
   const JsonView name = function.is_object() ? function.member("name") : JsonView();
   if (!name.is_string())
     return field_error(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
-  if (!has_tool(tools, name.text()))
+  if (!tools.contains(name.text()))
     return field_error(ErrorCode::invalid_value, place + ".function.name",
                        "is the name of none of the tools");
   return name.text();
 }
 
 // {"mode": "auto" or "required", "tools": [...]}.
-Result<void> read_allowed(JsonView allowed, ToolSet& out) {
+Result<void> read_allowed(JsonView allowed, ToolSet& out, const Names& known) {
   const std::string place = "tool_choice.allowed_tools";
   const JsonView mode = allowed.is_object() ? allowed.member("mode") : JsonView();
   if (!mode.is_string() || (mode.text() != "auto" && mode.text() != "required"))
@@ -51,18 +52,17 @@ Result<void> read_allowed(JsonView allowed, ToolSet& out) {
   const JsonView list = allowed.member("tools");
   if (!list.is_array() || list.size() == 0)
     return field_error(ErrorCode::invalid_value, place + ".tools", "must be an array with at least one tool");
-  std::vector<std::string_view> names;
+  Names names;
   std::size_t i = 0;
   for (const auto& [key, one] : list.members()) {
-    auto name = chosen_name(one, place + ".tools[" + std::to_string(i++) + "]", out.tools);
+    auto name = chosen_name(one, place + ".tools[" + std::to_string(i++) + "]", known);
     if (!name) return pass(name);
-    names.push_back(*name);
+    names.insert(*name);
   }
-  std::ranges::sort(names);
   JsonRewriter kept(out.tools.bytes().size());
   kept.open(JsonKind::array);
   for (const auto& [key, tool] : out.tools.view().members())
-    if (std::ranges::binary_search(names, name_of_tool(tool))) kept.value(tool);
+    if (names.contains(name_of_tool(tool))) kept.value(tool);
   kept.close();
   out.tools = kept.take();
   out.choice = mode.text() == "required" ? ToolSet::Choice::required : ToolSet::Choice::automatic;
@@ -83,11 +83,12 @@ Result<void> read_choice(JsonView choice, ToolSet& out) {
     if (!type.is_string())
       return field_error(ErrorCode::invalid_value, "tool_choice",
                          "must be a string, or an object with a 'type'");
-    if (type.text() == "allowed_tools") return read_allowed(choice.member("allowed_tools"), out);
+    const Names known = names_of(out.tools);
+    if (type.text() == "allowed_tools") return read_allowed(choice.member("allowed_tools"), out, known);
     if (type.text() != "function")
       return field_error(ErrorCode::unsupported_value, "tool_choice.type",
                          "is served as 'function' or 'allowed_tools' only");
-    auto name = chosen_name(choice, "tool_choice", out.tools);
+    auto name = chosen_name(choice, "tool_choice", known);
     if (!name) return pass(name);
     out.choice = ToolSet::Choice::required;
     out.named = *name;
@@ -97,9 +98,9 @@ Result<void> read_choice(JsonView choice, ToolSet& out) {
   return {};
 }
 
-// Whether a tool asks for exact arguments. Clients of other APIs say so in the tool itself.
-Result<bool> is_strict(JsonView tools) {
-  bool strict = false;
+// The tools that ask for exact arguments. Clients of other APIs say so in the tool itself.
+Result<Names> strict_names(JsonView tools) {
+  Names out;
   std::size_t i = 0;
   for (const auto& [key, tool] : tools.members()) {
     const std::string place = "tools[" + std::to_string(i++) + "]";
@@ -108,22 +109,24 @@ Result<bool> is_strict(JsonView tools) {
       return field_error(ErrorCode::invalid_value, place + ".strict", "must be a boolean");
     if (of_function && !of_function.is_boolean())
       return field_error(ErrorCode::invalid_value, place + ".function.strict", "must be a boolean");
-    strict = strict || (of_tool && of_tool.as_bool()) || (of_function && of_function.as_bool());
+    if ((of_tool && of_tool.as_bool()) || (of_function && of_function.as_bool()))
+      out.insert(name_of_tool(tool));
   }
-  return strict;
+  return out;
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, UnknownFields& unknown) {
   auto out = std::make_shared<ToolSet>();
+  Names strict;
   if (const JsonView tools = body.member("tools")) {
     auto read = read_tools(tools, field_table(), kChat, unknown);
     if (!read) return pass(read);
     out->tools = std::move(*read);
-    const auto strict = is_strict(tools);
-    if (!strict) return pass(strict);
-    out->strict = *strict;
+    auto asked = strict_names(tools);
+    if (!asked) return pass(asked);
+    strict = std::move(*asked);
   }
   if (const JsonView choice = body.member("tool_choice"))
     if (auto ok = read_choice(choice, *out); !ok) return pass(ok);
@@ -133,6 +136,7 @@ Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, Unknown
     out->parallel = parallel.as_bool();
   }
   if (out->tools.empty() || out->choice == ToolSet::Choice::none) return nullptr;
+  for (const std::string_view name : names_of(out->tools)) out->strict = out->strict || strict.contains(name);
   return out;
 }
 

@@ -10,7 +10,7 @@
 namespace flyball::api::openai {
 
 // `tools`, `tool_choice` and `parallel_tool_calls`. Null where the answer may call none: there are no tools,
-// or the choice is "none". Of an `allowed_tools` choice the set has the allowed tools alone. invalid_value,
+// or the choice is "none". An `allowed_tools` choice leaves the allowed tools alone. invalid_value,
 // unsupported_value name the field ("tool_choice.function.name"). `unknown`: gets the members of tools that
 // the table of fields lacks.
 Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, UnknownFields& unknown);

@@ -356,9 +356,11 @@ TEST(AnthropicRequest, CountsThePromptThatAnAnswerHas) {
   const auto counted = parse_count_tokens(body->view());
   ASSERT_TRUE(counted) << counted.error().message;
   EXPECT_EQ(counted->model, "m");
-  EXPECT_EQ(counted->prompt.messages.bytes(), prompt_of(asked).messages.bytes());
-  EXPECT_EQ(counted->prompt.tools.bytes(), prompt_of(asked).tools.bytes());
-  EXPECT_EQ(counted->prompt.template_args.bytes(), prompt_of(asked).template_args.bytes());
+  EXPECT_EQ(counted->base.wanted, Wanted::prompt_tokens);
+  const auto& prompt = std::get<ChatPrompt>(counted->prompts.front());
+  EXPECT_EQ(prompt.messages.bytes(), prompt_of(asked).messages.bytes());
+  EXPECT_EQ(prompt.tools.bytes(), prompt_of(asked).tools.bytes());
+  EXPECT_EQ(prompt.template_args.bytes(), prompt_of(asked).template_args.bytes());
   EXPECT_EQ(counted->note, asked.note);
   const auto odd = read_packed(R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":1})");
   const auto with_limit = parse_count_tokens(odd->view());

@@ -701,8 +701,9 @@ TEST(ReasoningEffort, IsToldToTheTemplateUnderTheNamesThatTemplatesRead) {
   EXPECT_EQ(told(""), "");
   EXPECT_EQ(told(R"(,"reasoning_effort":"high")"),
             R"({"reasoning_effort":"high","enable_thinking":true,"thinking":true})");
-  EXPECT_EQ(told(R"(,"reasoning_effort":"none")"),
-            R"({"reasoning_effort":"none","enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(told(R"(,"reasoning_effort":"none")"), R"({"enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(told(R"(,"reasoning_effort":"xhigh")"),
+            R"({"reasoning_effort":"high","enable_thinking":true,"thinking":true})");
   EXPECT_EQ(told(R"(,"reasoning_effort":"low","chat_template_kwargs":{"thinking":null,"a":1})"),
             R"({"thinking":null,"a":1,"reasoning_effort":"low","enable_thinking":true})")
       << "the client's own variables win";
