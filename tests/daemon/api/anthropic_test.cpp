@@ -93,7 +93,7 @@ TEST(AnthropicRequest, SettingsAndDefaults) {
   EXPECT_FALSE(plain.seeded);
   EXPECT_FALSE(plain.tools);
   EXPECT_EQ(text_of(prompt_of(plain).messages), R"([{"role":"user","content":"Hi"}])");
-  EXPECT_EQ(text_of(prompt_of(plain).template_args), R"({"enable_thinking":false})");
+  EXPECT_EQ(text_of(prompt_of(plain).template_args), R"({"enable_thinking":false,"thinking":false})");
 
   const Generate all = taken(with(
       R"(,"stream":true,"temperature":0.5,"top_p":0.25,"top_k":3,"stop_sequences":["a","b"],
@@ -299,13 +299,15 @@ TEST(AnthropicRequest, ThinkingAndEffortAreToldToTheTemplate) {
   const auto told = [](const std::string& members) {
     return text_of(prompt_of(taken(with(members))).template_args);
   };
-  EXPECT_EQ(told(R"(,"thinking":{"type":"enabled","budget_tokens":2000})"), R"({"enable_thinking":true})");
-  EXPECT_EQ(told(R"(,"thinking":{"type":"adaptive","display":"summarized"})"), R"({"enable_thinking":true})");
-  EXPECT_EQ(told(R"(,"thinking":{"type":"disabled"})"), R"({"enable_thinking":false})");
+  EXPECT_EQ(told(R"(,"thinking":{"type":"enabled","budget_tokens":2000})"),
+            R"({"enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(told(R"(,"thinking":{"type":"adaptive","display":"summarized"})"),
+            R"({"enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(told(R"(,"thinking":{"type":"disabled"})"), R"({"enable_thinking":false,"thinking":false})");
   EXPECT_EQ(told(R"(,"output_config":{"effort":"medium"})"),
-            R"({"enable_thinking":false,"reasoning_effort":"medium"})");
+            R"({"reasoning_effort":"medium","enable_thinking":false,"thinking":false})");
   EXPECT_EQ(told(R"(,"output_config":{"effort":"max"})"),
-            R"({"enable_thinking":false,"reasoning_effort":"high"})");
+            R"({"reasoning_effort":"high","enable_thinking":false,"thinking":false})");
   EXPECT_EQ(error_of(with(R"(,"thinking":{"type":"between_tools"})")).param, "thinking.type");
   EXPECT_EQ(error_of(with(R"(,"thinking":true)")).param, "thinking");
   EXPECT_EQ(error_of(with(R"(,"output_config":{"effort":"much"})")).param, "output_config.effort");
