@@ -22,6 +22,13 @@ constexpr std::string_view kUser = R"({"role":"user","content":"Hello"})";
 constexpr std::string_view kResult =
     R"({"role":"tool","name":"flyballcall","tool_call_id":"abc123DEF","content":"flyballmark"})";
 
+constexpr std::string_view kSunny =
+    R"({"role":"tool","name":"flyballcall","tool_call_id":"abc123DEF","content":"sunny"})";
+
+std::string message_of(ChatRole role) {
+  return R"({"role":")" + std::string(to_string(role)) + R"(","content":")" + std::string(kMark) + "\"}";
+}
+
 // A turn that says something, or "", and calls a tool.
 std::string caller(std::string_view says) {
   return R"({"role":"assistant","content":")" + std::string(says) +
@@ -46,8 +53,10 @@ class Prober {
 
   ChatForm find() {
     for (const ChatRole role : {ChatRole::user, ChatRole::system, ChatRole::assistant}) find_content(role);
+    find_system();
     find_calls();
     find_content(ChatRole::tool);
+    find_joins();
     return gave_up_ ? ChatForm{} : form_;
   }
 
@@ -57,6 +66,29 @@ class Prober {
     ChatForm parts = form_;
     parts.takes_parts(role) = true;
     if (holds(turn(parts, role), kMark)) form_ = parts;
+  }
+
+  // A system message that shows nowhere.
+  void find_system() {
+    if (holds(turn(form_, ChatRole::system), kMark)) return;
+    ChatForm tried = form_;
+    tried.system_in_user = true;
+    if (holds(turn(tried, ChatRole::system), kMark)) form_ = tried;
+  }
+
+  // A user's turn behind another one, and behind a result.
+  void find_joins() {
+    const std::string marked = message_of(ChatRole::user);
+    for (const bool behind_result : {false, true}) {
+      const auto chat = [&](const ChatForm& form) {
+        return behind_result ? rendered(form, {kUser, caller(""), kSunny, marked})
+                             : rendered(form, {kUser, marked});
+      };
+      if (holds(chat(form_), kMark)) continue;
+      ChatForm tried = form_;
+      tried.joins_user = true;
+      if (holds(chat(tried), kMark)) form_ = tried;
+    }
   }
 
   void find_calls() {
@@ -94,8 +126,7 @@ class Prober {
 
   // A turn of this role that says the mark, after the turns that it needs before it.
   std::string turn(const ChatForm& form, ChatRole role) {
-    const std::string marked =
-        R"({"role":")" + std::string(to_string(role)) + R"(","content":")" + std::string(kMark) + "\"}";
+    const std::string marked = message_of(role);
     switch (role) {
       case ChatRole::system:
         return rendered(form, {marked, kUser});

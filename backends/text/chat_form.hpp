@@ -10,7 +10,7 @@ namespace flyball::text {
 
 // The form in which the template shows a turn's content and a call's name and arguments, JSON unharmed. The
 // plain form where it shows several, or none, or where a render comes to the template's budget. Renders at
-// most 17 chats of up to three messages.
+// most 24 chats of up to four messages.
 ChatForm find_chat_form(const ChatTemplate& chat_template);
 
 }  // namespace flyball::text

@@ -105,20 +105,76 @@ void append_in_form(const ChatForm& form, ChatRole role, jinja::Interpreter& int
   out.push_back(message);
 }
 
+// Messages whose turns are joined as the form says.
+class JoinedTurns {
+ public:
+  JoinedTurns(const ChatForm& form, jinja::Heap& heap) : form_(form), heap_(heap) {}
+
+  struct Turn {
+    jinja::Value message;
+    std::optional<ChatRole> role;
+    std::size_t number = 0;   // of its first message
+    std::string joined = {};  // its content, where it is that of several messages
+  };
+
+  void add(jinja::Value message, std::optional<ChatRole> role, std::size_t number) {
+    const jinja::Value* const content = member(message, "content");
+    if (content != nullptr && content->is_string() && is_joined(role))
+      return append(turns_.back(), content->as_text());
+    if (role == ChatRole::system && form_.system_in_user) {
+      role = ChatRole::user;
+      *member(message, "role") = jinja::Value::string(to_string(ChatRole::user));
+      last_is_system_ = true;
+    } else {
+      last_is_system_ = false;
+    }
+    turns_.push_back({message, role, number});
+  }
+  std::vector<Turn> take() {
+    for (Turn& turn : turns_)
+      if (!turn.joined.empty()) *member(turn.message, "content") = heap_.text(std::move(turn.joined));
+    return std::move(turns_);
+  }
+
+ private:
+  // Whether a text is added to the last turn.
+  bool is_joined(std::optional<ChatRole> role) const {
+    if (turns_.empty()) return false;
+    const Turn& last = turns_.back();
+    const jinja::Value* const content = member(last.message, "content");
+    if (content == nullptr || !content->is_string()) return false;
+    if (role == ChatRole::system) return form_.system_in_user && last_is_system_;
+    if (role != ChatRole::user) return false;
+    if (last_is_system_) return true;
+    return form_.joins_user && (last.role == ChatRole::user || last.role == ChatRole::tool);
+  }
+  void append(Turn& turn, std::string_view text) {
+    if (turn.joined.empty()) turn.joined = member(turn.message, "content")->as_text();
+    if (!turn.joined.empty()) turn.joined += "\n\n";
+    turn.joined += text;
+  }
+
+  const ChatForm& form_;
+  jinja::Heap& heap_;
+  std::vector<Turn> turns_;
+  bool last_is_system_ = false;  // and stands as the user's
+};
+
 jinja::Value prepared(jinja::Interpreter& interpreter, const ChatForm& form, jinja::Value messages) {
   for (const ChatRole role : kChatRoles) interpreter.origins.add(to_string(role));
   if (!messages.is(jinja::Kind::sequence)) return messages;
-  std::vector<jinja::Value> out;
+  JoinedTurns joined(form, interpreter.heap);
   std::size_t number = 0;
-  for (const jinja::Value message : messages.as_sequence().items) {
+  for (const jinja::Value message : messages.as_sequence().items)
+    joined.add(message, adopt_role(message), number++);
+  std::vector<jinja::Value> out;
+  for (const auto& turn : joined.take()) {
     const std::size_t first = out.size();
-    const auto role = adopt_role(message);
-    if (role && form != ChatForm{})
-      append_in_form(form, *role, interpreter, message, out);
+    if (turn.role && form != ChatForm{})
+      append_in_form(form, *turn.role, interpreter, turn.message, out);
     else
-      out.push_back(message);
-    for (std::size_t i = first; i < out.size(); ++i) interpreter.watch(out[i], number);
-    ++number;
+      out.push_back(turn.message);
+    for (std::size_t i = first; i < out.size(); ++i) interpreter.watch(out[i], turn.number);
   }
   return interpreter.heap.list(std::move(out));
 }

@@ -41,6 +41,12 @@ struct ChatForm {
   CallersContent callers_content = CallersContent::empty;
   // Whether a turn that says something and calls tools is given as two: the template would drop the calls.
   bool splits_callers = false;
+  // Whether a system message is given as the beginning of the user's turn behind it: the template has no
+  // place for one.
+  bool system_in_user = false;
+  // Whether a user's turn that follows another one, or the result of a call, is given as the end of that: the
+  // template wants an answer in between.
+  bool joins_user = false;
   bool operator==(const ChatForm&) const = default;
 };
 

@@ -95,8 +95,10 @@ const FormCase kFormCases[] = {
      R"([user]Weather?[assistant]w({"city": "Paris"})[tool]sunny)"},
     {"parts_of_users_alone",
      kEach + "{% if m.role == 'user' %}{% for p in m.content %}{{ p.text }}{% endfor %}{% else %}" +
-         "{{ m.content + '' }}{% endif %}" + kCalls + "{{ c.function.arguments | tojson }}){% endfor %}" + kEnd,
-     form(false, Callers::empty, {ChatRole::user}), R"([user]Weather?[assistant]w({"city": "Paris"})[tool]sunny)"},
+         "{{ m.content + '' }}{% endif %}" + kCalls + "{{ c.function.arguments | tojson }}){% endfor %}" +
+         kEnd,
+     form(false, Callers::empty, {ChatRole::user}),
+     R"([user]Weather?[assistant]w({"city": "Paris"})[tool]sunny)"},
     {"string_or_parts",
      kEach + "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}" +
          "{% endfor %}{% endif %}" + kCalls + "{{ c.function.arguments | tojson }}){% endfor %}" + kEnd,
@@ -105,11 +107,50 @@ const FormCase kFormCases[] = {
      "[user]Weather?[assistant][tool]sunny"},
     {"nothing_of_the_chat", "Hello", form(false, Callers::empty), "Hello"},
     {"chatml", std::string(default_chat_template()), form(false, Callers::empty),
-     "<|im_start|>user\nWeather?<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n<|im_start|>tool\nsunny<|im_end|>\n"},
+     "<|im_start|>user\nWeather?<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n<|im_start|>tool\nsunny<|im_"
+     "end|>\n"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Templates, ChatFormOf, testing::ValuesIn(kFormCases),
                          [](const auto& each) { return std::string(each.param.name); });
+
+TEST(ChatForm, JoinsTurnsThatTheTemplateRefuses) {
+  const std::string alternating =
+      "{% set t = namespace(user=true) %}{% for m in messages %}{% if m.role == 'system' %}"
+      "{{ raise_exception('no system') }}{% elif m.role != 'tool' and not m.tool_calls %}"
+      "{% if (m.role == 'user') != t.user %}{{ raise_exception('alternate') }}{% endif %}"
+      "{% set t.user = not t.user %}{% endif %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}"
+      "{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}";
+  const auto text = [&](const std::string& messages) {
+    return render_in_form(parsed_template(alternating), messages).value_or("refused");
+  };
+  const std::string system = R"({"role":"system","content":"Be brief."})",
+                    user = R"({"role":"user","content":"x"})",
+                    result = R"({"role":"tool","content":"sunny"})",
+                    call = R"({"role":"assistant","content":"","tool_calls":[{"function":{"name":"w",)"
+                           R"("arguments":{}}}]})";
+  EXPECT_EQ(text("[" + system + "," + user + "]"), "[user]Be brief.\n\nx");
+  EXPECT_EQ(text("[" + system + "," + system + "," + user + "," + user + "]"),
+            "[user]Be brief.\n\nBe brief.\n\nx\n\nx");
+  EXPECT_EQ(text("[" + system + "]"), "[user]Be brief.");
+  EXPECT_EQ(text("[" + user + "," + call + "," + result + "," + user + "]"),
+            "[user]x[assistant]w{}[tool]sunny\n\nx");
+  const std::string chatml = std::string(default_chat_template());
+  EXPECT_EQ(render_in_form(parsed_template(chatml), "[" + user + "," + user + "]").value_or("refused"),
+            "<|im_start|>user\nx<|im_end|>\n<|im_start|>user\nx<|im_end|>\n")
+      << "nothing is joined that need not be";
+}
+
+TEST(ChatForm, JoinsManyTurnsInTheirTime) {
+  std::string messages = "[";
+  for (int i = 0; i < 4096; ++i)
+    messages += (i == 0 ? "" : ",") + (R"({"role":"user","content":")" + std::string(2000, 'x') + "\"}");
+  const std::string source =
+      "{% if messages | length > 1 %}{{ raise_exception('one') }}{% endif %}{{ messages[0].content }}";
+  const auto text = render_in_form(parsed_template(source), messages + "]");
+  ASSERT_TRUE(text) << text.error().message;
+  EXPECT_EQ(text->size(), 4096U * 2002 - 2);
+}
 
 TEST(ChatForm, SplitsTurnsWhoseCallsWouldBeDropped) {
   const std::string history =
