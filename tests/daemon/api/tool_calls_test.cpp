@@ -28,13 +28,16 @@ std::size_t the_reasoned = 0;  // how many of the batches are reasoning
 class ScriptedParser final : public api::TextParser {
  public:
   void parse(std::string_view, bool, AnswerEvents& out) override {
-    if (piece_ < the_batches.size()) out.append_range(the_batches[piece_]);
+    if (piece_ < the_batches.size()) add(the_batches[piece_], out);
     ++piece_;
   }
-  void end(AnswerEvents& out) override { out.append_range(the_end); }
+  void end(AnswerEvents& out) override { add(the_end, out); }
   bool in_reasoning() const noexcept override { return piece_ < the_reasoned; }
 
  private:
+  static void add(const AnswerEvents& batch, AnswerEvents& out) {
+    for (const api::AnswerEvent& one : batch) out.push_back(one);
+  }
   std::size_t piece_ = 0;
 };
 
@@ -89,20 +92,22 @@ struct ToolCalls : ::testing::Test {
 
   // Two pieces of reasoning, one of text, two calls.
   void SetUp() override {
-    the_batches = {{event::Reasoning{"Hm"}},
-                   {event::Reasoning{", rain?"}},
-                   {event::Text{"I look."}},
-                   {event::CallBegin{0, "call_1", "weather"}, event::CallArguments{0, "{\"city\":\n"}},
-                   {event::CallArguments{0, "\"Paris\"}"}, event::CallEnd{0}},
-                   {event::CallBegin{1, "call_2", "time"}, event::CallArguments{1, "{}"}}};
-    the_end = {event::CallEnd{1}};
-    the_reasoned = 1;
+    the_batches = std::vector<AnswerEvents>{
+        {event::Reasoning{"Hm"}},
+        {event::Reasoning{", rain?"}},
+        {event::Text{"I look."}},
+        {event::CallBegin{0, "call_1", "weather"}, event::CallArguments{0, "{\"city\":\n"}},
+        {event::CallArguments{0, "\"Paris\"}"}, event::CallEnd{0}},
+        {event::CallBegin{1, "call_2", "time"}, event::CallArguments{1, "{}"}}};
+    the_end = AnswerEvents{event::CallEnd{1}};
+    the_reasoned = 2;
     script.tokens = 6;
   }
   // An answer that only calls, and breaks off in the arguments.
   void break_off() {
-    the_batches = {{event::CallBegin{0, "call_1", "weather"}, event::CallArguments{0, "{\"city\":"}}};
-    the_end = {event::CallEnd{0, false}};
+    the_batches = std::vector<AnswerEvents>{
+        {event::CallBegin{0, "call_1", "weather"}, event::CallArguments{0, "{\"city\":"}}};
+    the_end = AnswerEvents{event::CallEnd{0, false}};
     the_reasoned = 0;
     script.tokens = 2;
   }
@@ -112,16 +117,48 @@ struct ToolCalls : ::testing::Test {
 };
 
 TEST_F(ToolCalls, WholeChat) {
-  EXPECT_EQ(chat(""), R"(X)");
+  EXPECT_EQ(
+      chat(""),
+      R"({"id":"chatcmpl-ID","object":"chat.completion","created":TIME,"model":"demo","choices":[{"index":0,"message":{"role":"assistant","content":"I look.","refusal":null,"reasoning_content":"Hm, rain?","tool_calls":[{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\n\"Paris\"}"}},{"id":"call_2","type":"function","function":{"name":"time","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":7,"completion_tokens":6,"total_tokens":13,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":2}}}
+)");
 }
 
 TEST_F(ToolCalls, WholeChatWithoutText) {
   break_off();
-  EXPECT_EQ(chat(R"(,"max_tokens":1)"), R"(X)");
+  EXPECT_EQ(
+      chat(R"(,"max_tokens":1)"),
+      R"({"id":"chatcmpl-ID","object":"chat.completion","created":TIME,"model":"demo","choices":[{"index":0,"message":{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":"}}]},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":7,"completion_tokens":1,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":0}}}
+)");
 }
 
 TEST_F(ToolCalls, StreamedChat) {
-  EXPECT_EQ(chat(R"(,"stream":true,"stream_options":{"include_usage":true})"), R"(X)");
+  EXPECT_EQ(
+      chat(R"(,"stream":true,"stream_options":{"include_usage":true})"),
+      R"(data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"reasoning_content":"Hm"},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"reasoning_content":", rain?"},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"content":"I look."},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"weather","arguments":""}}]},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"city\":\n"}}]},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\"Paris\"}"}}]},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_2","type":"function","function":{"name":"time","arguments":""}}]},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{}"}}]},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}],"usage":null}
+
+data: {"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":"demo","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":6,"total_tokens":13,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":2}}}
+
+data: [DONE]
+
+)");
 }
 
 // Each token has one entry, beside whatever its text has become.
@@ -146,25 +183,51 @@ TEST_F(ToolCalls, LogprobsListEachTokenOnce) {
 }
 
 TEST_F(ToolCalls, WholeOllamaChat) {
-  EXPECT_EQ(ollama(R"(,"stream":false)"), R"(X)");
+  EXPECT_EQ(
+      ollama(R"(,"stream":false)"),
+      R"({"model":"demo","created_at":"TIME","message":{"role":"assistant","content":"I look.","thinking":"Hm, rain?","tool_calls":[{"id":"call_1","function":{"index":0,"name":"weather","arguments":{"city": "Paris"}}},{"id":"call_2","function":{"index":1,"name":"time","arguments":{}}}]},"done_reason":"stop","done":true,"total_duration":NS,"load_duration":NS,"prompt_eval_count":7,"prompt_eval_duration":20000,"eval_count":6,"eval_duration":30000}
+)");
 }
 
 TEST_F(ToolCalls, StreamedOllamaChat) {
-  EXPECT_EQ(ollama(""), R"(X)");
+  EXPECT_EQ(
+      ollama(""),
+      R"({"model":"demo","created_at":"TIME","message":{"role":"assistant","content":"","thinking":"Hm"},"done":false}
+{"model":"demo","created_at":"TIME","message":{"role":"assistant","content":"","thinking":", rain?"},"done":false}
+{"model":"demo","created_at":"TIME","message":{"role":"assistant","content":"I look."},"done":false}
+{"model":"demo","created_at":"TIME","message":{"role":"assistant","content":"","tool_calls":[{"id":"call_1","function":{"index":0,"name":"weather","arguments":{"city": "Paris"}}}]},"done":false}
+{"model":"demo","created_at":"TIME","message":{"role":"assistant","content":"","tool_calls":[{"id":"call_2","function":{"index":1,"name":"time","arguments":{}}}]},"done":false}
+{"model":"demo","created_at":"TIME","message":{"role":"assistant","content":""},"done_reason":"stop","done":true,"total_duration":NS,"load_duration":NS,"prompt_eval_count":7,"prompt_eval_duration":20000,"eval_count":6,"eval_duration":30000}
+)");
 }
 
 TEST_F(ToolCalls, AnOllamaCallThatBreaksOffIsText) {
   break_off();
-  EXPECT_EQ(ollama(R"(,"stream":false)"), R"(X)");
-  EXPECT_EQ(ollama(""), R"(X)");
+  EXPECT_EQ(
+      ollama(R"(,"stream":false)"),
+      R"({"model":"demo","created_at":"TIME","message":{"role":"assistant","content":"{\"name\":\"weather\",\"arguments\":{\"city\":"},"done_reason":"stop","done":true,"total_duration":NS,"load_duration":NS,"prompt_eval_count":7,"prompt_eval_duration":20000,"eval_count":2,"eval_duration":30000}
+)");
+  EXPECT_EQ(
+      ollama(""),
+      R"({"model":"demo","created_at":"TIME","message":{"role":"assistant","content":"{\"name\":\"weather\",\"arguments\":{\"city\":"},"done":false}
+{"model":"demo","created_at":"TIME","message":{"role":"assistant","content":""},"done_reason":"stop","done":true,"total_duration":NS,"load_duration":NS,"prompt_eval_count":7,"prompt_eval_duration":20000,"eval_count":2,"eval_duration":30000}
+)");
 }
 
 TEST_F(ToolCalls, OllamaTextsHaveTheirReasoningApart) {
   the_batches.resize(3);
   the_end.clear();
   script.tokens = 3;
-  EXPECT_EQ(talk("/api/generate", R"({"prompt":"Hi","stream":false})"), R"(X)");
-  EXPECT_EQ(talk("/api/generate", R"({"prompt":"Hi"})"), R"(X)");
+  EXPECT_EQ(
+      talk("/api/generate", R"({"prompt":"Hi","stream":false})"),
+      R"({"model":"demo","created_at":"TIME","response":"I look.","thinking":"Hm, rain?","done_reason":"stop","done":true,"total_duration":NS,"load_duration":NS,"prompt_eval_count":7,"prompt_eval_duration":20000,"eval_count":3,"eval_duration":30000}
+)");
+  EXPECT_EQ(talk("/api/generate", R"({"prompt":"Hi"})"),
+            R"({"model":"demo","created_at":"TIME","response":"","thinking":"Hm","done":false}
+{"model":"demo","created_at":"TIME","response":"","thinking":", rain?","done":false}
+{"model":"demo","created_at":"TIME","response":"I look.","done":false}
+{"model":"demo","created_at":"TIME","response":"","done_reason":"stop","done":true,"total_duration":NS,"load_duration":NS,"prompt_eval_count":7,"prompt_eval_duration":20000,"eval_count":3,"eval_duration":30000}
+)");
 }
 
 // ---- a model whose chat template has no place for tools
