@@ -47,9 +47,12 @@ Reading<bool> read_until(CallReader& reader, std::span<const std::string_view> e
   std::string held;  // white space that is shown if more follows
   if (reasoning) co_await reader.next_solid();
   for (;;) {
-    if (co_await reader.feed.peek() == ByteFeed::kEnd) co_return false;
-    for (const std::string_view end : ends)
+    const int byte = co_await reader.feed.peek();
+    if (byte == ByteFeed::kEnd) co_return false;
+    for (const std::string_view end : ends) {
+      if (byte != end[0]) continue;
       if (co_await reader.is_next(end)) co_return true;
+    }
     const std::string_view bytes = reader.feed.here();
     std::size_t n = 1;
     if (is_space(bytes[0])) {

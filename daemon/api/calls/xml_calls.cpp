@@ -65,9 +65,11 @@ class XmlCall {
     if (row_.value_on_lines) co_await reader_.literal("\n");
     bool line_end = false;  // one that is the value's if more of it follows
     for (;;) {
-      if (co_await reader_.literal(row_.value_close)) co_return true;
       const int byte = co_await reader_.feed.peek();
       if (byte == ByteFeed::kEnd) co_return false;
+      if (byte == row_.value_close[0]) {
+        if (co_await reader_.literal(row_.value_close)) co_return true;
+      }
       if (line_end) put('\n');
       line_end = row_.value_on_lines && byte == '\n';
       if (!line_end) put(static_cast<char>(byte));
