@@ -11,6 +11,7 @@
 #include "daemon/api/native/explain.hpp"
 #include "daemon/api/ollama/request.hpp"
 #include "daemon/api/openai/completion_request.hpp"
+#include "daemon/api/openai/token_request.hpp"
 #include "daemon/api/parameters.hpp"
 
 namespace {
@@ -52,6 +53,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (body) {
     for (const auto kind : {Kind::chat, Kind::completion})
       if (auto request = flyball::api::openai::parse_generate(kind, body->view())) check_request(*request);
+    for (const auto parse : {&flyball::api::openai::parse_tokenize, &flyball::api::openai::parse_detokenize})
+      if (auto request = parse(body->view())) {
+        check_request(*request);
+        require(request->choices() == 1 && !request->base.constraint && !request->stream);
+      }
     for (const auto parse : {&flyball::api::ollama::parse_chat, &flyball::api::ollama::parse_generate})
       if (auto request = parse(body->view())) check_request(*request);
     (void)flyball::api::ollama::parse_show(body->view());

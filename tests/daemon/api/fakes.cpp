@@ -114,7 +114,7 @@ bool FakeBackend::step(Running& r) {
     Done done;
     done.usage.prompt_tokens = kPromptTokens;
     r.sink->push(std::move(delta));
-    return !r.alive || end(done);
+    return r.alive && end(done);
   }
   const std::uint32_t limit =
       r.request.max_tokens > 0 ? std::min(r.request.max_tokens, r.script.tokens) : r.script.tokens;
