@@ -102,6 +102,9 @@ struct EventWriter {
     payload("arguments", "[" + std::to_string(e.call) + "," + in_quotes(e.json) + "]");
   }
   void operator()(const event::CallEnd& e) const { payload("called", std::to_string(e.call)); }
+  void operator()(const event::PromptTokens& e) const {
+    payload("prompt_tokens", std::to_string(e.tokens.size()));
+  }
   void operator()(const event::Logprobs& e) const { payload("logprobs", std::to_string(e.tokens.size())); }
   void operator()(const event::Used& e) const { payload("used", used(e.usage)); }
   void operator()(const event::Ended& e) const { payload("used_in_all", used(e.totals.usage)); }
