@@ -31,6 +31,7 @@ async function refused(promise, type, status, message, param) {
   assert.match(error.error.error.message, message);
   if (param) assert.equal(error.error.error.param, param);
   assert.match(error.error.request_id, /^req-[0-9a-f]{16}$/);
+  assert.equal(error.requestID, error.error.request_id);
   return error;
 }
 const bad = (members, message, param) => refused(client.messages.create({ ...ask, ...members }), Anthropic.BadRequestError, 400, message, param);
@@ -237,8 +238,28 @@ const tests = {
     await bad({ output_config: { format: { type: 'json_schema', schema: { type: 'sting' } } } }, /output_config.format.schema/, 'output_config.format.schema');
   },
 
-  async 'tools: read, and refused where the template has no place for them'() {
-    await bad({ tools: [tool] }, /'tools' is not served.*chat template/, 'tools');
+  async 'tools: a call that is asked for, streamed, answered, and its prompt counted'() {
+    const place = { ...tool, input_schema: { type: 'object', properties: { city: { enum: ['Oslo', 'Lima'] } }, required: ['city'], additionalProperties: false } };
+    const asked = { ...ask, max_tokens: 200, tools: [place], tool_choice: { type: 'any', disable_parallel_tool_use: true } };
+    const answer = await client.messages.create(asked);
+    assert.equal(answer.stop_reason, 'tool_use', inspect(answer));
+    assert.equal(answer.content.length, 1, inspect(answer.content));
+    const [call] = answer.content;
+    assert.deepEqual([call.type, call.name], ['tool_use', 'weather']);
+    assert.match(call.id, /^[a-zA-Z0-9_-]+$/);
+    assert(['Oslo', 'Lima'].includes(call.input.city), inspect(call));
+    const streamed = await client.messages.stream(asked).finalMessage();
+    assert.deepEqual(streamed.content[0].input, call.input);
+    assert.equal(streamed.stop_reason, 'tool_use');
+    const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: call.id, content: 'sunny' }, { type: 'text', text: 'And there?' }] };
+    const next = await client.messages.create({ ...ask, tools: [place], messages: [...messages, { role: 'assistant', content: answer.content }, result] });
+    assert(next.usage.output_tokens > 0);
+    const plain = await client.messages.create({ ...ask, max_tokens: 1, tools: [place] });
+    const counted = await client.messages.countTokens({ model: 'demo', messages, tools: [place] });
+    assert.equal(counted.input_tokens, plain.usage.input_tokens + plain.usage.cache_read_input_tokens);
+  },
+
+  async 'tools: read'() {
     assert.match(textOf(await client.messages.create({ ...ask, tools: [tool], tool_choice: { type: 'none' } })), words);
     await bad({ tools: [{ ...tool, input_schema: 7 }] }, /input_schema/, 'tools[0].input_schema');
     await bad({ tools: [tool], tool_choice: { type: 'tool', name: 'clock' } }, /none of 'tools'/, 'tool_choice.name');

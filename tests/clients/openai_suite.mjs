@@ -147,6 +147,26 @@ const tests = {
     assert.equal(none.usage.prompt_tokens, plain.usage.prompt_tokens);
   },
 
+  async 'calls: required, named, streamed and answered'() {
+    const place = { type: 'function', function: { name: 'weather', parameters: {
+      type: 'object', properties: { city: { enum: ['Oslo', 'Lima'] } }, required: ['city'], additionalProperties: false } } };
+    const asked = { ...greedy, max_tokens: 200, tools: [place], parallel_tool_calls: false };
+    for (const tool_choice of ['required', { type: 'function', function: { name: 'weather' } }]) {
+      const { choices: [{ message, finish_reason }] } = await client.chat.completions.create({ ...asked, tool_choice });
+      assert.equal(finish_reason, 'tool_calls');
+      assert.equal(message.content, null);
+      assert.equal(message.tool_calls.length, 1);
+      const [call] = message.tool_calls;
+      assert.deepEqual([call.type, call.function.name], ['function', 'weather']);
+      assert(['Oslo', 'Lima'].includes(JSON.parse(call.function.arguments).city));
+      const streamed = await client.chat.completions.stream({ ...asked, tool_choice }).finalMessage();
+      assert.equal(streamed.tool_calls[0].function.arguments, call.function.arguments);
+      const result = { role: 'tool', tool_call_id: call.id, content: 'sunny' };
+      const next = await client.chat.completions.create({ ...asked, messages: [...greedy.messages, message, result], max_tokens: 4 });
+      assert(next.usage.prompt_tokens > 0);
+    }
+  },
+
   async 'the history of an agent'() {
     const [question, more] = [{ role: 'user', content: 'Once' }, { role: 'user', content: 'And then?' }];
     const tokens = async (...history) => (await client.chat.completions.create({ ...greedy, max_tokens: 1, messages: history })).usage.prompt_tokens;
