@@ -19,7 +19,6 @@ class JsonRewriter {
   void key(std::string_view name);
   void boolean(bool value);
   void string(std::string_view text);
-  void boolean(bool value);
   void value(JsonView value);  // a copy
   // The document. Precondition: one container, closed.
   PackedJson take() { return out_.take(); }

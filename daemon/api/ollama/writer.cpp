@@ -103,6 +103,7 @@ struct Writer::EventWriter {
       text.push_back(']');
     });
   }
+  void operator()(const event::PromptTokens&) const {}
   void operator()(const event::Logprobs&) const {}
   void operator()(const event::Used&) const {}
   void operator()(const event::Finish& e) const {
