@@ -33,6 +33,7 @@ void ask_for_prompt(Generate& request, Wanted wanted, std::unique_ptr<AnswerWrit
   request.n = 1;
   request.parser = {};
   request.call_constraint = {};
+  request.call_constraint = {};
   request.writer = std::move(writer);
 }
 

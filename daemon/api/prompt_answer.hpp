@@ -9,7 +9,7 @@
 namespace flyball::api {
 
 // Makes a request for answers one for its prompt alone, which `writer` writes as one document. All that only
-// an answer has is dropped: stream, constraint and parser. Precondition: the request has one prompt.
+// an answer has is dropped: stream, constraints and parser. Precondition: the request has one prompt.
 void ask_for_prompt(Generate& request, Wanted wanted, std::unique_ptr<AnswerWriter> writer);
 
 // The writer of such a request. It has no stream: errors are the codec's.

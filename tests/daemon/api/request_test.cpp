@@ -309,7 +309,7 @@ TEST(FieldTable, HasEachNameOncePerEndpoint) {
   std::set<std::tuple<FieldOf, Endpoints, std::string>> seen;
   for (const FieldGroup& group : field_table().groups())
     for (const std::string& name : words(group.names))
-      for (const Endpoints endpoint : {kChat, kCompletions, kExplain})
+      for (const Endpoints endpoint : {kChat, kCompletions, kExplain, kTokenize, kDetokenize})
         if ((group.endpoints & endpoint) != 0) {
           EXPECT_TRUE(seen.emplace(group.of, endpoint, name).second) << name;
         }
