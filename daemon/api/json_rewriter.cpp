@@ -76,6 +76,11 @@ void JsonRewriter::string(std::string_view text) {
   count(length_of_string(text));
 }
 
+void JsonRewriter::boolean(bool value) {
+  out_.boolean(value);
+  count(std::string_view(value ? "true" : "false").size());
+}
+
 void JsonRewriter::value(JsonView value) {
   out_.value(value);
   count(length_of(value));

@@ -18,6 +18,7 @@ class JsonRewriter {
   void close();
   void key(std::string_view name);
   void string(std::string_view text);
+  void boolean(bool value);
   void value(JsonView value);  // a copy
   // The document. Precondition: one container, closed.
   PackedJson take() { return out_.take(); }

@@ -33,7 +33,6 @@ void ask_for_prompt(Generate& request, Wanted wanted, std::unique_ptr<AnswerWrit
   request.n = 1;
   request.parser = {};
   request.call_constraint = {};
-  request.call_constraint = {};
   request.writer = std::move(writer);
 }
 

@@ -17,30 +17,28 @@
 namespace flyball::testing {
 namespace {
 
-using namespace api;
-
 // The fake engine's pieces: "t0 " is thought, "t1 " is text, and the next two are a call.
-class PiecesAsBlocks final : public TextParser {
+class PiecesAsBlocks final : public api::TextParser {
  public:
-  void parse(std::string_view text, bool, AnswerEvents& out) override {
+  void parse(std::string_view text, bool, api::AnswerEvents& out) override {
     switch (piece_++) {
       case 0:
-        out.push_back(event::Reasoning{text});
+        out.push_back(api::event::Reasoning{text});
         return;
       case 2:
-        out.push_back(event::CallBegin{0, "toolu_1", "weather"});
-        out.push_back(event::CallArguments{0, R"({"city":)"});
+        out.push_back(api::event::CallBegin{0, "toolu_1", "weather"});
+        out.push_back(api::event::CallArguments{0, R"({"city":)"});
         return;
       case 3:
-        out.push_back(event::CallArguments{0, R"("Bern"})"});
-        out.push_back(event::CallEnd{0, true});
+        out.push_back(api::event::CallArguments{0, R"("Bern"})"});
+        out.push_back(api::event::CallEnd{0, true});
         return;
       default:
-        out.push_back(event::Text{text});
+        out.push_back(api::event::Text{text});
     }
   }
-  void end(AnswerEvents& out) override {
-    if (piece_ == 3) out.push_back(event::CallEnd{0, false});
+  void end(api::AnswerEvents& out) override {
+    if (piece_ == 3) out.push_back(api::event::CallEnd{0, false});
   }
   bool in_reasoning() const noexcept override { return piece_ == 0; }
 
@@ -49,18 +47,22 @@ class PiecesAsBlocks final : public TextParser {
 };
 
 // Anthropic's API, whose answers have blocks of every type.
-constinit const Codec kWithBlocks{anthropic::kCodec.name, anthropic::kCodec.routes, anthropic::kCodec.keys,
-                                  [](const Route& route, const http::Request& request) {
-                                    auto operation = anthropic::kCodec.parse(route, request);
-                                    if (operation)
-                                      if (auto* generate = std::get_if<Generate>(&*operation))
-                                        generate->parser = [](const AnswerForm&, std::string_view) {
-                                          return std::make_unique<PiecesAsBlocks>();
-                                        };
-                                    return operation;
-                                  },
-                                  anthropic::kCodec.error};
-constexpr std::array<const Codec*, 3> kBlockCodecs{&native::kCodec, &kWithBlocks, &openai::kCodec};
+api::Codecs codecs_with_blocks() {
+  const api::Codec& codec = api::anthropic::kCodec;
+  static const api::Codec with_blocks{codec.name, codec.routes, codec.keys,
+                                      [](const api::Route& route, const http::Request& request) {
+                                        auto operation = api::anthropic::kCodec.parse(route, request);
+                                        if (operation)
+                                          if (auto* generate = std::get_if<api::Generate>(&*operation))
+                                            generate->parser = [](const AnswerForm&, std::string_view) {
+                                              return std::make_unique<PiecesAsBlocks>();
+                                            };
+                                        return operation;
+                                      },
+                                      codec.error};
+  static const std::array<const api::Codec*, 3> all{&api::native::kCodec, &with_blocks, &api::openai::kCodec};
+  return all;
+}
 
 constexpr std::string_view kPath = "/v1/messages";
 constexpr std::string_view kHi =
@@ -88,7 +90,7 @@ struct AnthropicBytes : ::testing::Test {
   }
 
   Rig plain;
-  Rig blocks{make_settings(), make_hardware(), nullptr, kBlockCodecs};
+  Rig blocks{make_settings(), make_hardware(), nullptr, codecs_with_blocks()};
   Script script{.tokens = 2};
 };
 
@@ -214,7 +216,7 @@ data: {"type":"message_stop"}
 )");
 }
 
-TEST_F(AnthropicBytes, ACallThatMaxTokensCutsIsStreamedAsItCame) {
+TEST_F(AnthropicBytes, ACallThatBreaksOffIsStreamedAsItCame) {
   script.tokens = 3;
   const std::string answer = ask(R"(,"stream":true)", blocks);
   EXPECT_EQ(answer.substr(answer.rfind("event: content_block_start")), R"(event: content_block_start

@@ -21,6 +21,7 @@
 #include "daemon/api/anthropic/models.hpp"
 #include "daemon/api/anthropic/request.hpp"
 #include "daemon/api/anthropic/writer.hpp"
+#include "daemon/api/chat_history.hpp"
 #include "daemon/api/error_table.hpp"
 #include "tests/daemon/api/table_rows.hpp"
 #include "tests/harness/packed.hpp"
@@ -432,8 +433,10 @@ TEST(AnthropicFieldTable, TheParserReadsEachServedField) {
 TEST(AnthropicFieldTable, HasEachNameOncePerEndpoint) {
   std::set<std::tuple<FieldOf, Endpoints, std::string>> seen;
   const auto add = [&](FieldOf of, Endpoints endpoints, const std::string& name) {
-    for (const Endpoints one : {kMessages, kCountTokens})
-      if ((endpoints & one) != 0) EXPECT_TRUE(seen.emplace(of, one, name).second) << name;
+    for (const Endpoints one : {kMessages, kCountTokens}) {
+      if ((endpoints & one) == 0) continue;
+      EXPECT_TRUE(seen.emplace(of, one, name).second) << name;
+    }
   };
   for (const FieldGroup& group : field_table().groups())
     for (const std::string& name : names_of(group)) add(group.of, group.endpoints, name);
@@ -534,7 +537,7 @@ TEST(AnthropicWriter, BlocksEndWhereOthersBegin) {
                 {event::CallBegin{0, "t1", "f"}, event::CallArguments{0, "{"}},
                 {event::CallArguments{0, "}"}, event::CallEnd{0}},
                 {event::CallBegin{1, "t2", "g"}, event::CallEnd{1}, event::Text{"d"}},
-                {event::Finish{FinishReason::tool_calls}, event::Ended{{{9, 7, 4}, 0, 2}}}});
+                {event::Finish{FinishReason::tool_calls, {}, {}}, event::Ended{{{9, 7, 4}, 0, 2}}}});
   EXPECT_EQ(
       out,
       R"({"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":0}}}

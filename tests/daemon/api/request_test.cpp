@@ -206,7 +206,11 @@ Result<Generate> with_member(const FieldGroup& group, const std::string& name, c
                              member + "}}}");
     case FieldOf::structured_outputs:
       return parse(kind, of_body + R"(,"structured_outputs":{"json":{})" + member + "}}");
-    case FieldOf::options:  // another API's
+    case FieldOf::options:  // other APIs'
+    case FieldOf::tool_choice:
+    case FieldOf::thinking:
+    case FieldOf::output_config:
+    case FieldOf::output_format:
       break;
     case FieldOf::message:
       return parse(kind, message(R"(,"content":"a")" + member));
