@@ -187,7 +187,7 @@ TEST(AnthropicRequest, BlocksAreRefusedByTheirPlace) {
   EXPECT_EQ(refused(R"({"type":"document","source":{}})").code, ErrorCode::unsupported_feature);
   EXPECT_EQ(refused(R"({"type":"tool_use","id":"a","name":"b","input":{}})").code,
             ErrorCode::unsupported_value);
-  EXPECT_EQ(refused(R"({"type":"tool_result","tool_use_id":"a","content":[{"type":"image"}]})").param,
+  EXPECT_EQ(refused(R"({"type":"tool_result","tool_use_id":"a","content":[{"type":"audio"}]})").param,
             "messages[1].content[1].content[0].type");
   EXPECT_EQ(refused(R"({"type":"tool_result"})").param, "messages[1].content[1].tool_use_id");
   EXPECT_EQ(refused(R"({"type":"tool_result","tool_use_id":"a","is_error":1})").param,
@@ -210,6 +210,17 @@ TEST(AnthropicRequest, BlocksAreRefusedByTheirPlace) {
   EXPECT_EQ(error_of(of_messages(R"({"role":"user"})")).param, "messages[0].content");
   EXPECT_EQ(error_of(of_messages(R"({"role":"user","content":7})")).param, "messages[0].content");
   EXPECT_EQ(error_of(of_messages("7")).param, "messages[0]");
+}
+
+TEST(AnthropicRequest, PicturesInResultsAreLeftOut) {
+  const Generate request =
+      taken(of_messages(R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[)"
+                        R"({"type":"text","text":"seen"},{"type":"image","source":{"type":"base64"}},)"
+                        R"({"type":"document","source":{}}]}]})"));
+  EXPECT_EQ(
+      text_of(prompt_of(request).messages),
+      R"([{"role":"tool","tool_call_id":"a","content":"seen\n[image left out]\n[document left out]"}])");
+  EXPECT_EQ(request.note, "Images and documents in results of tools are left out: models read text here.");
 }
 
 TEST(AnthropicRequest, AnAnswerGoesOnWithNoMessage) {
@@ -261,7 +272,7 @@ TEST(AnthropicRequest, ToolChoices) {
   EXPECT_FALSE(any.tools->parallel);
   EXPECT_EQ(chosen(R"({"type":"tool","name":"weather"})").tools->named, "weather");
   const Generate none = chosen(R"({"type":"none"})");
-  EXPECT_EQ(none.tools->choice, ToolSet::Choice::none);
+  EXPECT_FALSE(none.tools);
   EXPECT_FALSE(none.has_tools);
   EXPECT_TRUE(prompt_of(none).tools.empty());
   const auto refused = [](const std::string& choice, const std::string& tools = kWeather) {

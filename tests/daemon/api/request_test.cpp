@@ -11,6 +11,7 @@
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/completion_request.hpp"
 #include "daemon/api/openai/field_table.hpp"
+#include "daemon/api/openai/token_request.hpp"
 #include "daemon/api/openai/writer.hpp"
 #include "daemon/api/parameters.hpp"
 #include "tests/harness/packed.hpp"
@@ -195,6 +196,10 @@ Result<Generate> with_member(const FieldGroup& group, const std::string& name, c
       kind == Kind::chat ? R"({"messages":[{"role":"user","content":"Hi"}])" : R"({"prompt":"Hi")";
   switch (group.of) {
     case FieldOf::body:
+      if (group.endpoints == kTokenize) {
+        const auto body = read_packed(R"({"prompt":"Hi")" + member + "}");
+        return parse_tokenize(body->view());
+      }
       return parse(kind, of_body + member + "}");
     case FieldOf::stream_options:
       return parse(kind,
