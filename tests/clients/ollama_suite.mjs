@@ -76,7 +76,7 @@ const tests = {
     const shown = await client.show({ model: 'demo:latest' });
     assert.equal(shown.model_info['general.architecture'], 'llama');
     assert(shown.model_info['llama.context_length'] > 100);
-    assert.deepEqual(shown.capabilities, ['completion']);
+    assert.deepEqual(shown.capabilities, ['completion', 'tools']);
     assert.match((await client.version()).version, /^\d+\.\d+\.\d+$/);
     await client.chat({ ...chat, stream: false });
     const loaded = await client.ps();

@@ -323,7 +323,7 @@ const tests = {
       assert(names.length >= 17, `${type} has ${names}`);
       const body = kind === 'chat' ? { messages } : { prompt: 'Once' };
       for (const name of names) {
-        const use = table().find((row) => row.of === 'body' && row.names.includes(name) && row.where.some((one) => one === 'both' || one === kind))?.use;
+        const use = table().find((row) => row.of === 'body' && row.names.includes(name) && row.where.some((one) => ['all', 'both', kind].includes(one)))?.use;
         const code = await explained({ ...body, [name]: odd });
         const expected = { served: ['invalid_value', 'unsupported_value', 'missing_field'], accepted: ['ok'], refused: ['unsupported_value', 'unsupported_feature'] }[use];
         assert(expected?.includes(code), `${type}.${name} is ${use} in the table; the daemon answered ${code}`);

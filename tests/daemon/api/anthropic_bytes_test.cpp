@@ -101,6 +101,7 @@ Content-Type: application/json\r
 Content-Length: N\r
 x-request-id: req-ID\r
 x-flyball-route: backend=cpu; rule=everything; model=demo\r
+request-id: req-ID\r
 \r
 {"id":"msg_ID","type":"message","role":"assistant","model":"demo","content":[{"type":"text","text":"t0 t1 "}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":2,"output_tokens_details":{"thinking_tokens":0}}}
 )");
@@ -114,6 +115,7 @@ Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
 Cache-Control: no-cache\r
 x-flyball-route: backend=cpu; rule=everything; model=demo\r
+request-id: req-ID\r
 \r
 N\r
 event: message_start
@@ -231,7 +233,7 @@ event: content_block_stop
 data: {"type":"content_block_stop","index":2}
 
 event: message_delta
-data: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":3,"output_tokens_details":{"thinking_tokens":1}}}
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":3,"output_tokens_details":{"thinking_tokens":1}}}
 
 event: message_stop
 data: {"type":"message_stop"}
@@ -266,6 +268,7 @@ Content-Length: N\r
 x-request-id: req-ID\r
 x-should-retry: false\r
 x-flyball-route: backend=cpu; rule=everything; model=demo\r
+request-id: req-ID\r
 \r
 {"type":"error","error":{"type":"api_error","message":"It \"failed\".","param":null,"code":"numeric_error"},"request_id":"req-ID"}
 )");
@@ -278,6 +281,7 @@ Content-Type: application/json\r
 Content-Length: N\r
 x-request-id: req-ID\r
 x-should-retry: false\r
+request-id: req-ID\r
 \r
 {"type":"error","error":{"type":"invalid_request_error","message":"'max_tokens' is required.","param":"max_tokens","code":"missing_field"},"request_id":"req-ID"}
 )");
@@ -287,6 +291,7 @@ Content-Type: application/json\r
 Content-Length: N\r
 x-should-retry: false\r
 x-request-id: req-ID\r
+request-id: req-ID\r
 WWW-Authenticate: Bearer\r
 Connection: close\r
 \r

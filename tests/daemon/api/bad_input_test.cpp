@@ -188,7 +188,7 @@ TEST_F(BadInput, an_absolute_target_is_served_for_a_known_host_alone) {
   for (const char* target : {"http://evil.example/v1/models", "http://localhost.evil.example/v1/models",
                              "http://localhost\\.evil.example/v1/models", "http://localhost:x/v1/models"})
     refused("GET " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\n" + key, 403, "host_not_allowed");
-  refused("GET http://localhost HTTP/1.1\r\nHost: localhost\r\n" + key, 404, "not_found");
+  refused("GET http://localhost/nothing HTTP/1.1\r\nHost: localhost\r\n" + key, 404, "not_found");
 }
 
 TEST_F(BadInput, hostile_json) {
@@ -228,7 +228,7 @@ TEST_F(BadInput, wrong_types_and_ranges_name_the_field) {
   field(R"("seed":1.5)", "seed");
   field(R"("logit_bias":{"x":1})", "logit_bias");
   field(R"("stream_options":{"include_usage":true})", "stream_options");
-  field(R"("tool_choice":"required")", "tool_choice", "unsupported_value");
+  field(R"("tool_choice":"required")", "tool_choice", "invalid_value");
   field(R"("response_format":{"type":"xml"})", "response_format.type", "unsupported_value");
   field(R"("structural_tag":"[]")", "structural_tag");
   refused(post(kChat, R"({"messages":[]})"), 400, "invalid_value", "messages");

@@ -47,7 +47,7 @@ TEST_F(ToyCodec, StreamsEveryEventAsLines) {
             "{\"logprobs\":1,\"of\":0}\n"
             "{\"arguments\":[0,\"t3 \"],\"of\":0}\n"
             "{\"called\":0,\"of\":0}\n"
-            "{\"finish\":\"stop\",\"of\":0}\n"
+            "{\"finish\":\"tool_calls\",\"of\":0}\n"
             "{\"used_in_all\":[7,4],\"of\":0}\n");
   const auto& prompt = std::get<ChatPrompt>(rig.cpu().started.at(0).prompt);
   EXPECT_EQ(test::text_of(prompt.messages), R"([{"role":"user","content":"Hi"}])");
@@ -63,7 +63,7 @@ TEST_F(ToyCodec, StreamsEveryEventByItsName) {
             "event: call\ndata: {\"call\":[0,\"call-0\",\"t2 \"],\"of\":0}\n\n"
             "event: arguments\ndata: {\"arguments\":[0,\"t3 \"],\"of\":0}\n\n"
             "event: called\ndata: {\"called\":0,\"of\":0}\n\n"
-            "event: finish\ndata: {\"finish\":\"stop\",\"of\":0}\n\n"
+            "event: finish\ndata: {\"finish\":\"tool_calls\",\"of\":0}\n\n"
             "event: used_in_all\ndata: {\"used_in_all\":[7,4],\"of\":0}\n\n");
 }
 
@@ -71,7 +71,7 @@ TEST_F(ToyCodec, AnswersInOneDocument) {
   const Answer answer = say(R"({"say":"Hi","n":2,"logprobs":true})");
   EXPECT_EQ(answer.field("Content-Type"), "application/json");
   const std::string said =
-      R"({"text":"t1 ","thought":"t0 ","calls":[["call-0","t2 ","t3 "]],"logprobs":4,"finish":"stop"})";
+      R"({"text":"t1 ","thought":"t0 ","calls":[["call-0","t2 ","t3 "]],"logprobs":4,"finish":"tool_calls"})";
   EXPECT_EQ(answer.body, R"({"model":"demo","said":[)" + said + "," + said + "],\"used\":[7,8]}\n");
 }
 
