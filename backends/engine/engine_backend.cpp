@@ -22,6 +22,7 @@
 #include "backends/engine/mailbox.hpp"
 #include "backends/engine/sequence.hpp"
 #include "backends/engine/step_budget.hpp"
+#include "backends/text/answer_form.hpp"
 
 namespace flyball::engine {
 namespace {
@@ -601,6 +602,16 @@ class EngineBackend final : public Backend {
     return std::nullopt;
   }
 
+  // Whether the words of a constraint may begin with the rest of reasoning, which is free text. Such are
+  // those of structural tags.
+  bool takes_reasoning(const CompiledConstraint& constraint) const {
+    if (!parts_.text.chat_template) return false;
+    const std::string_view end = text::reasoning_end(parts_.text.chat_template->answer_form());
+    if (end.empty()) return false;
+    auto matcher = constrain::Matcher::begin(std::make_shared<constrain::Automaton>(constraint.program));
+    return matcher && matcher->accept("Well. " + std::string(end)).value_or(false);
+  }
+
   // The error that ends it, if any; otherwise it has ended, or the engine thread has it.
   std::optional<Error> prepare_one(Waiting& waiting) {
     const auto now =
@@ -608,7 +619,8 @@ class EngineBackend final : public Backend {
     try {
       if (auto error = why_not(waiting)) return error;
       if (waiting.request.wanted != Wanted::answer) return tell_prompt(waiting, now.count());
-      auto prepared = prepare(std::move(waiting.request), parts_.text, now.count());
+      const bool reasons = !waiting.constraint || takes_reasoning(*waiting.constraint);
+      auto prepared = prepare(std::move(waiting.request), parts_.text, now.count(), !reasons);
       if (!prepared) return std::move(prepared.error());
       prepared->constraint = std::move(waiting.constraint);
       prepared->compile_us = waiting.compile_us;

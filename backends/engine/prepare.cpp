@@ -82,17 +82,24 @@ std::vector<text::TextSpan> within(const std::vector<text::TextSpan>& spans, std
   return out;
 }
 
+// Whether the template itself has opened reasoning at the end.
+bool opens_reasoning(const text::Rendered& rendered, const AnswerForm& form) {
+  if (!text::ends_in_reasoning(rendered.text, form)) return false;
+  const std::size_t last = rendered.text.find_last_not_of(" \t\r\n");
+  return !rendered.written.empty() && rendered.written.back().begin <= last &&
+         last < rendered.written.back().end;
+}
+
 // Ends reasoning that the template has opened.
-void end_reasoning(text::Rendered& rendered, ReasoningFormat reasoning) {
+void end_reasoning(text::Rendered& rendered, const AnswerForm& form) {
   const std::size_t begin = rendered.text.size();
-  rendered.text += text::reasoning_end(reasoning);
+  rendered.text += text::reasoning_end(form);
   rendered.written.push_back({begin, rendered.text.size()});
 }
 
-// `in_reasoning`: whether the answer begins within reasoning. A constrained one does not: all of its text is
-// of its constraint.
+// `ends`: reasoning that the template opens ends there. `in_reasoning`: whether the answer begins within it.
 Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& model, std::int64_t now,
-                                       bool constrained, bool& in_reasoning) {
+                                       bool ends, bool& in_reasoning) {
   constexpr const char* kParam = "messages";
   if (!model.chat_template) return pass(model.chat_template);
   if (!chat.tools.empty() && !model.chat_template->reads("tools"))
@@ -114,10 +121,10 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
     return too_many_bytes("more than " + std::to_string(input.most_bytes), most_tokens(model) + 1, model,
                           kParam);
   if (!rendered) return pass(rendered);
-  const ReasoningFormat reasoning = model.chat_template->answer_form().reasoning;
-  const bool opened = text::ends_in_reasoning(rendered->text, reasoning);
-  if (opened && constrained) end_reasoning(*rendered, reasoning);
-  in_reasoning = opened && !constrained;
+  const AnswerForm& form = model.chat_template->answer_form();
+  const bool opened = opens_reasoning(*rendered, form);
+  if (opened && ends) end_reasoning(*rendered, form);
+  in_reasoning = opened && !ends;
   const std::string_view all = rendered->text;
   const auto is_own = [&](std::size_t from, std::size_t to) {
     return chat.control_tokens_in_content ||
@@ -138,19 +145,19 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
                 model, kParam);
 }
 
-Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model, std::int64_t now,
-                                         bool constrained, bool& in_reasoning) {
+Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model, std::int64_t now, bool ends,
+                                         bool& in_reasoning) {
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt))
-    return encode_chat(*chat, model, now, constrained, in_reasoning);
+    return encode_chat(*chat, model, now, ends, in_reasoning);
   if (const auto* text = std::get_if<TextPrompt>(&prompt))
     return encode(text->text, {.add_special = text->add_special, .parse_special = true}, model, "prompt");
   return std::move(std::get<TokenPrompt>(prompt).tokens);
 }
 
 Result<std::vector<Token>> checked_tokens(CompletionRequest& request, const TextModel& model,
-                                          std::int64_t now, bool& in_reasoning) {
+                                          std::int64_t now, bool ends_reasoning, bool& in_reasoning) {
   const char* const param = param_of(request);
-  auto tokens = encode_prompt(request.prompt, model, now, request.constraint.has_value(), in_reasoning);
+  auto tokens = encode_prompt(request.prompt, model, now, ends_reasoning, in_reasoning);
   if (!tokens) return tokens;
   if (auto ok = check_tokens(*tokens, model.vocab_size, param); !ok) return pass(ok);
   if (tokens->size() > most_tokens(model))
@@ -219,7 +226,7 @@ std::size_t text_bytes(const Prompt& prompt) noexcept {
 Result<std::vector<Token>> prompt_tokens(CompletionRequest& request, const TextModel& model,
                                          std::int64_t now) {
   bool in_reasoning = false;
-  return checked_tokens(request, model, now, in_reasoning);
+  return checked_tokens(request, model, now, false, in_reasoning);
 }
 
 std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tokenizer) {
@@ -229,9 +236,10 @@ std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tok
   return out + detokenizer.finish();
 }
 
-Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now) {
+Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now,
+                                bool ends_reasoning) {
   bool in_reasoning = false;
-  auto prompt = checked_tokens(request, model, now, in_reasoning);
+  auto prompt = checked_tokens(request, model, now, ends_reasoning, in_reasoning);
   if (!prompt) return pass(prompt);
   if (prompt->empty()) return fail(ErrorCode::invalid_value, "The prompt has no tokens.", param_of(request));
   if (request.total_tokens > 0 && prompt->size() >= request.total_tokens)

@@ -69,7 +69,9 @@ std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tok
 
 // context_length_exceeded: encoding stops there, so that of a text's tokens only the least number is told.
 // token_limit_exceeded with both counts, invalid_value, template_error, template_budget, invalid_json. now:
-// seconds since the epoch, for templates that print the date.
-Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now);
+// seconds since the epoch, for templates that print the date. ends_reasoning: reasoning that the template
+// opens ends with the prompt, so that the answer begins behind it.
+Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now,
+                                bool ends_reasoning = false);
 
 }  // namespace flyball::engine

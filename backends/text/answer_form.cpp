@@ -43,6 +43,16 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(kLastCallFormat)
 constexpr std::array<std::string_view, static_cast<std::size_t>(kLastReasoningFormat) + 1> kReasoningNames{
     "none", "think", "brackets"};
 
+struct Markers {
+  std::string_view open, close;  // "": the form opens none in a prompt
+};
+Markers reasoning_markers(const AnswerForm& form) noexcept {
+  if (form.calls == CallFormat::command_r7b) return {"<|START_THINKING|>", "<|END_THINKING|>"};
+  if (form.reasoning == ReasoningFormat::think) return {"<think>", "</think>\n\n"};
+  if (form.reasoning == ReasoningFormat::brackets) return {"[THINK]", "[/THINK]"};
+  return {};
+}
+
 bool holds(std::string_view text, std::string_view part) noexcept {
   return text.find(part) != std::string_view::npos;
 }
@@ -72,16 +82,15 @@ AnswerForm find_answer_form(std::string_view template_source) noexcept {
   return form;
 }
 
-bool ends_in_reasoning(std::string_view rendered, ReasoningFormat reasoning) noexcept {
-  if (reasoning == ReasoningFormat::none) return false;
+bool ends_in_reasoning(std::string_view rendered, const AnswerForm& form) noexcept {
+  const std::string_view open = reasoning_markers(form).open;
   const std::size_t last = rendered.find_last_not_of(" \t\r\n");
   rendered = rendered.substr(0, last == std::string_view::npos ? 0 : last + 1);
-  return rendered.ends_with(reasoning == ReasoningFormat::think ? "<think>" : "[THINK]");
+  return !open.empty() && rendered.ends_with(open);
 }
 
-std::string_view reasoning_end(ReasoningFormat reasoning) noexcept {
-  if (reasoning == ReasoningFormat::none) return {};
-  return reasoning == ReasoningFormat::think ? "</think>\n\n" : "[/THINK]";
+std::string_view reasoning_end(const AnswerForm& form) noexcept {
+  return reasoning_markers(form).close;
 }
 
 std::string_view to_string(CallFormat format) noexcept {

@@ -13,10 +13,10 @@ namespace flyball::text {
 AnswerForm find_answer_form(std::string_view template_source) noexcept;
 
 // Whether the answer to a prompt that ends so begins within reasoning: the template has opened it.
-bool ends_in_reasoning(std::string_view rendered, ReasoningFormat reasoning) noexcept;
+bool ends_in_reasoning(std::string_view rendered, const AnswerForm& form) noexcept;
 
 // The text that ends reasoning which a prompt has opened.
-std::string_view reasoning_end(ReasoningFormat reasoning) noexcept;
+std::string_view reasoning_end(const AnswerForm& form) noexcept;
 
 // The spelling of the enumerator: "mistral_v11".
 std::string_view to_string(CallFormat format) noexcept;

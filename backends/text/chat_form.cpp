@@ -86,7 +86,7 @@ class Prober {
       };
       if (holds(chat(form_), kMark)) continue;
       ChatForm tried = form_;
-      tried.joins_user = true;
+      (behind_result ? tried.joins_results : tried.joins_users) = true;
       if (holds(chat(tried), kMark)) form_ = tried;
     }
   }

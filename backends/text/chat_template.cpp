@@ -119,14 +119,13 @@ class JoinedTurns {
 
   void add(jinja::Value message, std::optional<ChatRole> role, std::size_t number) {
     const jinja::Value* const content = member(message, "content");
-    if (content != nullptr && content->is_string() && is_joined(role))
-      return append(turns_.back(), content->as_text());
-    if (role == ChatRole::system && form_.system_in_user) {
+    const bool was_system = role == ChatRole::system && form_.system_in_user;
+    const bool joined = content != nullptr && content->is_string() && is_joined(role);
+    last_is_system_ = was_system;
+    if (joined) return append(turns_.back(), content->as_text());
+    if (was_system) {
       role = ChatRole::user;
       *member(message, "role") = jinja::Value::string(to_string(ChatRole::user));
-      last_is_system_ = true;
-    } else {
-      last_is_system_ = false;
     }
     turns_.push_back({message, role, number});
   }
@@ -143,10 +142,10 @@ class JoinedTurns {
     const Turn& last = turns_.back();
     const jinja::Value* const content = member(last.message, "content");
     if (content == nullptr || !content->is_string()) return false;
-    if (role == ChatRole::system) return form_.system_in_user && last_is_system_;
-    if (role != ChatRole::user) return false;
+    if (role != ChatRole::user && !(role == ChatRole::system && form_.system_in_user)) return false;
     if (last_is_system_) return true;
-    return form_.joins_user && (last.role == ChatRole::user || last.role == ChatRole::tool);
+    return (last.role == ChatRole::user && form_.joins_users) ||
+           (last.role == ChatRole::tool && form_.joins_results);
   }
   void append(Turn& turn, std::string_view text) {
     if (turn.joined.empty()) turn.joined = member(turn.message, "content")->as_text();

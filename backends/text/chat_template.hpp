@@ -44,9 +44,9 @@ struct ChatForm {
   // Whether a system message is given as the beginning of the user's turn behind it: the template has no
   // place for one.
   bool system_in_user = false;
-  // Whether a user's turn that follows another one, or the result of a call, is given as the end of that: the
-  // template wants an answer in between.
-  bool joins_user = false;
+  // Whether a user's turn behind another one is given as the end of that, and one behind the result of a
+  // call: the template wants an answer in between.
+  bool joins_users = false, joins_results = false;
   bool operator==(const ChatForm&) const = default;
 };
 
@@ -80,7 +80,7 @@ class ChatTemplate {
 
   // Whether the source names this variable: one that it does not name cannot show in what it renders.
   bool reads(std::string_view variable) const;
-  // As find_answer_form() tells of the source.
+  // The form that find_answer_form() tells of the source.
   const AnswerForm& answer_form() const noexcept;
 
   // template_error: undefined operations, and raise_exception(msg) with the template's own message; `param`

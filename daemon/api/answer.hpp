@@ -42,8 +42,8 @@ struct CallArguments {
 };
 struct CallEnd {
   std::uint32_t call = 0;
-  bool complete =
-      true;  // the arguments are a JSON object; false: the answer broke off or went astray in them
+  // The arguments are a JSON object; false: the answer broke off or went astray in them.
+  bool complete = true;
 };
 struct PromptTokens {  // all of them, where the request wants them instead of an answer
   std::span<const Token> tokens;

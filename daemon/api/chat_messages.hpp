@@ -16,7 +16,7 @@ namespace flyball::api {
 Result<ChatHistory> read_chat_messages(JsonView messages, const FieldTable& table, Endpoints endpoints,
                                        UnknownFields& unknown);
 // `tools`: an array of {"type":"function","function":{"name":...}}, each name once, of at most 128 letters,
-// digits and "_.-". What comes out is for the model's template, and has no `strict`.
+// digits and "_.:/-". What comes out is for the model's template, and has no `strict`.
 Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints endpoints,
                               UnknownFields& unknown);
 

@@ -25,6 +25,7 @@ Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& code
       stream_(request.stream),
       operation_(to_string(request.kind)),
       wants_answer_(request.base.wanted == Wanted::answer),
+      told_tools_(request.tools_in_system_message),
       note_(std::move(request.note)),
       metrics_(metrics),
       over_(std::move(over)),
@@ -139,7 +140,11 @@ void Inference::on_error(const Error& error) {
   const route::Standings standings = job_ ? job_->standings() : route::Standings{};
   // Only the engine could count the prompt: it finds room when all of the app's tokens are there again.
   const bool limited = error.code == ErrorCode::token_limit_exceeded && standings.tokens;
-  fail(error, standings, limited ? standings.tokens->reset_ms : job_ ? job_->retry_after_ms() : -1);
+  const std::int64_t retry = limited ? standings.tokens->reset_ms : job_ ? job_->retry_after_ms() : -1;
+  if (!told_tools_ || !error.param.starts_with("messages[")) return fail(error, standings, retry);
+  Error of_all = error;  // the messages that the engine has are not the client's
+  of_all.param = "messages";
+  fail(of_all, standings, retry);
 }
 
 void Inference::refuse(const route::Refusal& refusal) {

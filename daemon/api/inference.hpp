@@ -79,7 +79,7 @@ class Inference final : public http::ExchangeObserver,
   std::unique_ptr<AnswerWriter> writer_;
   const std::optional<StreamFraming> stream_;
   const char* const operation_;
-  const bool wants_answer_;
+  const bool wants_answer_, told_tools_;
   const std::string note_;  // x-flyball-note
   metrics::Metrics& metrics_;
   Over over_;

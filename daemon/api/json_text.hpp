@@ -17,8 +17,8 @@ void append_json_text(std::string& out, std::string_view text);
 // that is less.
 std::size_t cut_of_text(std::string_view text, std::size_t at) noexcept;
 // The value as a line of JSON with blanks behind commas and colons, as Python writes it and models have read
-// it:
-// {"a": 1, "b": [2, 3]}. Members keep their order.
+// it.
+// {"a": 1, "b": [2, 3]}: members keep their order.
 void append_json(std::string& out, JsonView value);
 void append_json_number(std::string& out, double value);  // shortest form that reads back; null if not finite
 

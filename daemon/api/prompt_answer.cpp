@@ -27,6 +27,7 @@ class CountWriter final : public PromptWriter {
 void ask_for_prompt(Generate& request, Wanted wanted, std::unique_ptr<AnswerWriter> writer) {
   request.base.wanted = wanted;
   request.base.constraint.reset();
+  request.base.max_tokens = 0;
   request.constraint_field.clear();
   request.base.marks_control = false;
   request.stream.reset();

@@ -24,9 +24,19 @@ AnswerForm form_of(const Generate& request, const BackendInfo* file) {
   return form;
 }
 
+// The answers are read for calls in this format, whatever the engine says of the model.
+void read_as(Generate& request, CallFormat calls) {
+  if (!request.parser) return;
+  request.parser = [make = std::move(request.parser), calls](AnswerForm form, std::string_view ids) {
+    form.calls = calls;
+    return make(form, ids);
+  };
+}
+
 Result<void> hold_to_calls(Generate& request, const BackendInfo* file) {
   if (!request.call_constraint) return {};
-  auto constraint = request.call_constraint(form_of(request, file));
+  const AnswerForm form = form_of(request, file);
+  auto constraint = request.call_constraint(form);
   if (!constraint) {
     constraint.error().param = "tools";
     return pass(constraint);
@@ -34,6 +44,7 @@ Result<void> hold_to_calls(Generate& request, const BackendInfo* file) {
   if (!*constraint) return {};
   request.base.constraint = std::move(*constraint);
   request.constraint_field = "tools";
+  read_as(request, form.calls);
   return {};
 }
 
@@ -42,11 +53,7 @@ void tell_tools_in(Generate& request) {
   chat = tell_tools(chat, request.tools.get());
   request.prompt_bytes = chat.messages.json_bytes();
   request.tools_in_system_message = true;
-  if (request.parser)
-    request.parser = [make = std::move(request.parser)](AnswerForm form, std::string_view ids) {
-      form.calls = CallFormat::json;
-      return make(form, ids);
-    };
+  read_as(request, CallFormat::json);
   if (!request.note.empty()) request.note.push_back(' ');
   request.note += "Tools and calls are told to the model as text: its chat template has no place for them.";
 }

@@ -13,9 +13,9 @@ bool has_tool_parts(const ChatPrompt& prompt) noexcept;
 // The same chat for such a model, without ChatPrompt::tools:
 // - its first message is a system message that begins with the tools and how to call one;
 // - a call is text behind the content of its turn, {"name": ..., "arguments": {...}} (CallFormat::json);
-// - results of tools that follow one another are one user turn, "Tool result of NAME: ..." each, which a
-// user's
-//   text behind them belongs to.
+// - results of tools that follow one another are one user turn, "Tool result of NAME: ..." each; a user's
+// text
+//   behind them is in the same turn.
 // `wish`: what the client wants of the tools; null: the model decides. Precondition: messages are as
 // read_chat_history() has them, tools as read_tools() has them.
 ChatPrompt tell_tools(const ChatPrompt& prompt, const ToolSet* wish);

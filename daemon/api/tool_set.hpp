@@ -15,7 +15,8 @@ struct ToolSet {
     required,   // the answer is a call, or several
   };
 
-  // As read_tools() gives them: [{"type": "function", "function": {"name", "description", "parameters"}}].
+  // The tools as read_tools() gives them: [{"type": "function", "function": {"name", "description",
+  // "parameters"}}].
   PackedJson tools = {};
   Choice choice = Choice::automatic;
   std::string named = {};  // required: the one that is called, which is among the tools; "": any

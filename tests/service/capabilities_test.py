@@ -90,7 +90,7 @@ class CapabilitiesTest(SmallModelTest):
             out.write(POLICY % engine)
         more = "policy_path: %s\n%s" % (policy, DEVICES[engine])
         models = {"tools": self.tools_model, "plain": self.model, **self.families}
-        return Daemon({name: "path: %s\ncontext: 256" % path for name, path in models.items()}, more=more,
+        return Daemon({name: "path: %s\ncontext: 1024" % path for name, path in models.items()}, more=more,
                       probe_ms=60_000)
 
     def ask(self, daemon, model, asked):
@@ -148,12 +148,12 @@ class CapabilitiesTest(SmallModelTest):
                 found = models["tools"]["capabilities"][feature]
                 self.assertEqual(found.get("reason", ""), cells["cpu"]["reason"])
                 self.assertEqual(found["served"], cells["cpu"]["served"])
-            self.assertEqual(models["plain"]["capabilities"]["tools"]["served"], "no")
-            self.assertEqual(models["plain"]["context_length"], 256)
+            self.assertEqual(models["plain"]["capabilities"]["tools"]["served"], "limit")
+            self.assertEqual(models["plain"]["context_length"], 1024)
             self.assertEqual(daemon.request("GET", "/v1/models/plain")[1]["capabilities"],
                              models["plain"]["capabilities"])
             # An explanation of what is refused is refused alike, and one of an app's needs says what is not served.
-            status, answer = daemon.request("POST", "/v1/route/explain", dict(chat(tools=TOOLS)[1], model="plain"))
+            status, answer = daemon.request("POST", "/v1/route/explain", dict(chat(lora=[{"id": 0, "scale": 1}])[1], model="plain"))
             self.assertEqual((status, answer["error"]["code"]), (400, "unsupported_feature"))
             status, receipt = daemon.request("POST", "/v1/route/explain", {"facts": {"workload.class": "embedding"}})
             self.assertEqual(status, 200)

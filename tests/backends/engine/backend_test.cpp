@@ -400,6 +400,31 @@ TEST(Engine, TheFirstDeltaOfAChatHasItsForm) {
   }
 }
 
+TEST(Engine, AConstraintEndsReasoningThatItHasNoPlaceFor) {
+  const auto rendered = [](std::optional<Constraint> constraint) {
+    std::string prompt;
+    auto fake = make_fake(
+        {.chat_template = "{{ messages[0].content }}<think>\n", .on_encode = [&](std::string_view text) {
+           if (text.contains("hi")) prompt = text;
+         }});
+    CompletionRequest request;
+    request.prompt = ChatPrompt{test::packed(R"([{"role": "user", "content": "hi"}])"), {}, {}};
+    request.max_tokens = 3;
+    request.constraint = std::move(constraint);
+    auto client = std::make_shared<Client>();
+    auto ticket = fake.backend->start(std::move(request), client).value();
+    EXPECT_TRUE(client->wait_end());
+    return prompt;
+  };
+  const auto tag = [](const std::string& format) {
+    return Constraint{Constraint::Kind::structural_tag, test::packed(R"({"format": )" + format + "}")};
+  };
+  EXPECT_EQ(rendered(std::nullopt), "hi<think>\n");
+  EXPECT_EQ(rendered(Constraint{Constraint::Kind::json_object, {}}), "hi<think>\n</think>\n\n");
+  EXPECT_EQ(rendered(tag(R"({"type": "const_string", "value": "a"})")), "hi<think>\n</think>\n\n");
+  EXPECT_EQ(rendered(tag(R"({"type": "any_text"})")), "hi<think>\n");
+}
+
 TEST(Engine, SeedsAreReproducibleAndDiffer) {
   auto fake = make_fake();
   const auto text = [&](std::uint64_t seed) {

@@ -60,12 +60,19 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(AnswerForm, APromptMayEndWithinReasoning) {
-  EXPECT_TRUE(ends_in_reasoning("<|im_start|>assistant\n<think>\n", ReasoningFormat::think));
-  EXPECT_FALSE(ends_in_reasoning("assistant\n<think>\n\n</think>\n\n", ReasoningFormat::think));
-  EXPECT_FALSE(ends_in_reasoning("assistant\n<think>", ReasoningFormat::none));
-  EXPECT_TRUE(ends_in_reasoning("[THINK]", ReasoningFormat::brackets));
-  EXPECT_FALSE(ends_in_reasoning(" \n", ReasoningFormat::think));
-  EXPECT_FALSE(ends_in_reasoning("", ReasoningFormat::think));
+  const AnswerForm think{CallFormat::json, ReasoningFormat::think, false}, none,
+      brackets{CallFormat::mistral, ReasoningFormat::brackets, false},
+      command{CallFormat::command_r7b, ReasoningFormat::none, false};
+  EXPECT_TRUE(ends_in_reasoning("<|im_start|>assistant\n<think>\n", think));
+  EXPECT_FALSE(ends_in_reasoning("assistant\n<think>\n\n</think>\n\n", think));
+  EXPECT_FALSE(ends_in_reasoning("assistant\n<think>", none));
+  EXPECT_TRUE(ends_in_reasoning("[THINK]", brackets));
+  EXPECT_TRUE(ends_in_reasoning("<|CHATBOT_TOKEN|><|START_THINKING|>", command));
+  EXPECT_FALSE(ends_in_reasoning(" \n", think));
+  EXPECT_FALSE(ends_in_reasoning("", think));
+  EXPECT_EQ(reasoning_end(think), "</think>\n\n");
+  EXPECT_EQ(reasoning_end(command), "<|END_THINKING|>");
+  EXPECT_EQ(reasoning_end(none), "");
 }
 
 TEST(AnswerForm, NamesAreReadAsTheyAreWritten) {

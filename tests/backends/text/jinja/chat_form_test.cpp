@@ -133,6 +133,7 @@ TEST(ChatForm, JoinsTurnsThatTheTemplateRefuses) {
   EXPECT_EQ(text("[" + system + "," + system + "," + user + "," + user + "]"),
             "[user]Be brief.\n\nBe brief.\n\nx\n\nx");
   EXPECT_EQ(text("[" + system + "]"), "[user]Be brief.");
+  EXPECT_EQ(text("[" + user + "," + system + "," + user + "]"), "[user]x\n\nBe brief.\n\nx");
   EXPECT_EQ(text("[" + user + "," + call + "," + result + "," + user + "]"),
             "[user]x[assistant]w{}[tool]sunny\n\nx");
   const std::string chatml = std::string(default_chat_template());
