@@ -1,5 +1,5 @@
 // The spellings of control tokens that models write calls and reasoning with. daemon/api/calls reads them in
-// answers, and a constraint's masks give these tokens their spellings as bytes. From the chat templates of
+// answers, and under a constraint of calls these tokens stand for their spellings. From the chat templates of
 // the models that answer_form.hpp names.
 #pragma once
 

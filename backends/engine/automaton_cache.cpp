@@ -17,6 +17,7 @@ constexpr std::size_t kFixedBytes = std::size_t{48} << 10U;
 PlayedConstraint::PlayedConstraint(const CompiledConstraint& compiled)
     : program(compiled.program),
       vocabulary(compiled.vocabulary),
+      markers(compiled.markers),
       automaton(std::make_shared<constrain::Automaton>(program, kAutomatonLimits)),
       masks(automaton, vocabulary, kMaskLimits) {}
 
@@ -28,8 +29,9 @@ std::shared_ptr<PlayedConstraint> AutomatonCache::play(const CompiledConstraint&
   trim();
   // Programs are compiled once while they are kept, so that their address tells them apart; a played one is
   // held.
-  const auto found = std::ranges::find_if(
-      played_, [&](const auto& one) { return one->program == compiled.program && !one->broken; });
+  const auto found = std::ranges::find_if(played_, [&](const auto& one) {
+    return one->program == compiled.program && one->vocabulary == compiled.vocabulary && !one->broken;
+  });
   if (found != played_.end()) {
     played_.splice(played_.begin(), played_, found);
   } else {

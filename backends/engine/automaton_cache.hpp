@@ -18,6 +18,7 @@ struct PlayedConstraint {
 
   std::shared_ptr<const constrain::Program> program;
   std::shared_ptr<const constrain::Vocabulary> vocabulary;
+  std::shared_ptr<const MarkerTokens> markers;  // as in CompiledConstraint
   std::shared_ptr<constrain::Automaton> automaton;
   constrain::Masks masks;
   // Memory ran out within them, and what they say is not trusted any more.

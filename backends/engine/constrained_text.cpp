@@ -88,13 +88,21 @@ std::optional<Token> ConstrainedText::find_forced() {
   const constrain::Forced next = forced_bytes();
   if (next.starved) mask_ = cannot_go_on(constrain::overflow(*played_->automaton).error());
   if (next.starved || next.bytes.empty()) return std::nullopt;
+  if (played_->markers)
+    if (const auto marker = played_->markers->first_of(next.bytes)) return marker;
   const auto token = first_token_->of(next.bytes, next.whole);
   if (!token || static_cast<std::size_t>(*token) >= played_->vocabulary->size() ||
       tokenizer_->is_end_of_generation(*token))
     return std::nullopt;
-  const std::string_view bytes = tokenizer_->bytes(*token);
-  if (bytes.empty() || !next.bytes.starts_with(bytes)) return std::nullopt;
+  const std::string_view text = bytes(*token);
+  if (text.empty() || !next.bytes.starts_with(text)) return std::nullopt;
   return token;
+}
+
+std::string_view ConstrainedText::bytes(Token token) const noexcept {
+  if (played_->markers)
+    if (const std::string_view marker = played_->markers->spelling(token); !marker.empty()) return marker;
+  return tokenizer_->bytes(token);
 }
 
 constrain::Forced ConstrainedText::forced_bytes() {
@@ -119,10 +127,10 @@ Result<bool> ConstrainedText::accept(Token token) {
     return fail(ErrorCode::invalid_value, "The answer ends before it is a word of its constraint.");
   }
   try {
-    auto accepted = matcher_.accept(tokenizer_->bytes(token));
+    auto accepted = matcher_.accept(bytes(token));
     if (!accepted && played_->automaton->met() == constrain::Overflow::memory) {
       played_->masks.forget();  // they hold much of it
-      accepted = matcher_.accept(tokenizer_->bytes(token));
+      accepted = matcher_.accept(bytes(token));
     }
     if (!accepted) return cannot_go_on(std::move(accepted.error()));
     if (!*accepted)

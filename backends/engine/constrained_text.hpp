@@ -53,6 +53,7 @@ class ConstrainedText {
  private:
   ConstrainedText(std::shared_ptr<PlayedConstraint> played, const text::Tokenizer& tokenizer,
                   constrain::Matcher matcher);
+  std::string_view bytes(Token token) const noexcept;  // that it stands for
   constrain::Forced forced_bytes();
   Result<std::span<const std::uint64_t>> fill();
   std::optional<Token> find_forced();

@@ -9,14 +9,17 @@
 namespace flyball::engine {
 namespace {
 
+// `markers`: control tokens that have bytes; null: none has.
 std::shared_ptr<const constrain::Vocabulary> vocabulary_of(const text::Tokenizer& tokenizer,
-                                                           std::uint32_t vocab_size) {
+                                                           std::uint32_t vocab_size,
+                                                           const MarkerTokens* markers) {
   std::vector<std::string_view> bytes;
   std::vector<constrain::TokenId> ends;
   bytes.reserve(vocab_size);
   for (std::uint32_t id = 0; id < vocab_size; ++id) {
     const auto token = static_cast<Token>(id);
-    bytes.push_back(tokenizer.bytes(token));
+    const std::string_view marker = markers != nullptr ? markers->spelling(token) : std::string_view();
+    bytes.push_back(marker.empty() ? tokenizer.bytes(token) : marker);
     if (tokenizer.is_end_of_generation(token)) ends.push_back(id);
   }
   return std::make_shared<const constrain::Vocabulary>(bytes, std::span<const constrain::TokenId>{}, ends);
@@ -24,18 +27,26 @@ std::shared_ptr<const constrain::Vocabulary> vocabulary_of(const text::Tokenizer
 
 }  // namespace
 
-Result<CompiledConstraint> ConstraintCache::compiled(const std::string& owner, const Constraint& constraint) {
+Result<CompiledConstraint> ConstraintCache::compiled(const std::string& owner, const Constraint& constraint,
+                                                     bool marks_control) {
   std::string key = constrain::digest_of(constraint) + owner;  // digests are of one length
   if (const auto found = by_key_.find(key); found != by_key_.end()) {
     programs_.splice(programs_.begin(), programs_, found->second);
-    return CompiledConstraint{found->second->program, vocabulary_};
+    return with(found->second->program, marks_control);
   }
   auto program = constrain::compile(constraint);
   if (!program) return pass(program);
-  if (!vocabulary_) vocabulary_ = vocabulary_of(*tokenizer_, vocab_size_);
   auto shared = std::make_shared<const constrain::Program>(std::move(*program));
   keep(std::move(key), shared);
-  return CompiledConstraint{std::move(shared), vocabulary_};
+  return with(std::move(shared), marks_control);
+}
+
+CompiledConstraint ConstraintCache::with(std::shared_ptr<const constrain::Program> program,
+                                         bool marks_control) {
+  const auto markers = marks_control && !markers_->empty() ? markers_ : nullptr;
+  auto& vocabulary = markers ? marked_ : vocabulary_;
+  if (!vocabulary) vocabulary = vocabulary_of(*tokenizer_, vocab_size_, markers.get());
+  return {std::move(program), vocabulary, markers};
 }
 
 void ConstraintCache::keep(std::string key, std::shared_ptr<const constrain::Program> program) {

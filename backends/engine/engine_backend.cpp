@@ -542,7 +542,9 @@ class EngineBackend final : public Backend {
   }
 
   void compile_constraints() {
-    ConstraintCache cache(*parts_.text.tokenizer, parts_.text.vocab_size);
+    ConstraintCache cache(
+        *parts_.text.tokenizer, parts_.text.vocab_size,
+        parts_.text.chat_template ? parts_.text.chat_template->answer_form() : AnswerForm{});
     while (auto waiting = shared_->to_prepare.take(LaneId::constraints)) {
       const std::shared_ptr<Delivery> delivery = waiting->delivery;
       if (auto error = compile_one(cache, *waiting)) end(*delivery, std::move(*error));
@@ -554,7 +556,8 @@ class EngineBackend final : public Backend {
     const auto begin = std::chrono::steady_clock::now();
     try {
       if (auto error = why_not(waiting)) return error;
-      auto compiled = cache.compiled(waiting.request.owner, *waiting.request.constraint);
+      auto compiled =
+          cache.compiled(waiting.request.owner, *waiting.request.constraint, waiting.request.marks_control);
       if (!compiled) return std::move(compiled.error());
       waiting.request.constraint->source = {};  // no more is read of it
       waiting.constraint = std::move(*compiled);

@@ -55,6 +55,50 @@ TEST(EngineConstraint, AnswersAreWordsWhateverTheModelSays) {
   EXPECT_GT(texts.size(), 25U) << "the model still chooses";
 }
 
+// A model whose chat template writes calls as Mistral's do, and that has the marker as a control token.
+FakeEngine mistral(bool tells_first, std::vector<Token> says) {
+  auto fake = make_fake({.tells_first = tells_first,
+                         .chat_template = "{{ messages[0].content }}{# [TOOL_CALLS] #}",
+                         .bos = "[TOOL_CALLS]"});
+  fake.control->model = script_model(2, std::move(says));
+  return fake;
+}
+CompletionRequest calls_under(const char* format, bool marks) {
+  CompletionRequest request = constrained(Kind::structural_tag, std::string(R"({"format":)") + format + "}");
+  request.prompt = ChatPrompt{packed(R"([{"role":"user","content":"hi"}])"), {}, {}};
+  request.marks_control = marks;
+  return request;
+}
+constexpr const char* kOneCall =
+    R"({"type":"tag","begin":"[TOOL_CALLS]","content":{"type":"json_schema","json_schema":{"type":"boolean"}},)"
+    R"("end":""})";
+
+TEST(EngineConstraint, AMarkerOfCallsIsAControlTokenWhereTheAnswerMarksThem) {
+  std::vector<Token> says = byte_tokens("So ");
+  says.push_back(kBos);
+  for (const Token token : byte_tokens("true")) says.push_back(token);
+  const std::string free = std::string(R"({"type":"triggered_tags","triggers":["[TOOL_CALLS]"],"tags":[)") +
+                           kOneCall + R"(],"stop_after_first":true})";
+  auto fake = mistral(false, says);
+  const auto client = answer(fake, calls_under(free.c_str(), true));
+  ASSERT_TRUE(client->done()) << client->error()->message;
+  EXPECT_EQ(client->text(), "So [TOOL_CALLS]true");
+  EXPECT_EQ(client->tokens()[3], kBos);
+  auto plain = mistral(false, says);
+  const auto unmarked = answer(plain, calls_under(free.c_str(), false));
+  EXPECT_EQ(std::ranges::count(unmarked->tokens(), kBos), 0) << "its text would not show in the answer";
+}
+
+TEST(EngineConstraint, AForcedMarkerIsItsControlToken) {
+  for (const bool marks : {true, false}) {
+    auto fake = mistral(true, byte_tokens("xxxxxxxxxxxxtrue"));
+    const auto client = answer(fake, calls_under(kOneCall, marks));
+    ASSERT_TRUE(client->done()) << client->error()->message;
+    EXPECT_TRUE(client->text().starts_with("[TOOL_CALLS]")) << client->text();
+    EXPECT_EQ(client->tokens().front(), marks ? kBos : Token{'['});
+  }
+}
+
 TEST(EngineConstraint, TheWholeWordEndsTheAnswerWithoutAnEndToken) {
   auto fake = make_fake();
   fake.control->model = script_model(2, byte_tokens("maybe not"));

@@ -31,15 +31,18 @@ class ByteTokenizer final : public text::Tokenizer {
   // on_encode: told of each text before it is encoded.
   // tells_first: a byte is a token of its own, if another one is known to follow it, or nothing.
   explicit ByteTokenizer(bool adds_bos = false, std::function<void(std::string_view)> on_encode = {},
-                         bool tells_first = false)
-      : adds_bos_(adds_bos), on_encode_(std::move(on_encode)), tells_first_(tells_first) {
+                         bool tells_first = false, std::string bos = "<bos>")
+      : adds_bos_(adds_bos),
+        on_encode_(std::move(on_encode)),
+        tells_first_(tells_first),
+        bos_piece_(std::move(bos)) {
     vocab_size_ = kVocab;
     kinds_.assign(kVocab, text::TokenKind::normal);
     kinds_[kEos] = kinds_[kBos] = text::TokenKind::control;
     bos_ = kBos;
     eos_ = kEos;
     end_of_generation_ = {kEos};
-    bound_.covers("<bos>");
+    bound_.covers(bos_piece_);
     for (int i = 0; i < 256; ++i) bytes_.emplace_back(1, static_cast<char>(i));
     bytes_.insert(bytes_.end(), {"", "", "\xE2\x86\x92", " no"});
   }
@@ -49,16 +52,16 @@ class ByteTokenizer final : public text::Tokenizer {
     std::vector<Token> tokens;
     if (adds_bos_ && options.add_special) tokens.push_back(kBos);
     const auto recognised = [&](std::size_t at) {
-      if (!options.parse_special || !text.substr(at).starts_with("<bos>")) return false;
+      if (!options.parse_special || !text.substr(at).starts_with(bos_piece_)) return false;
       return options.control_in == nullptr ||
              std::ranges::any_of(*options.control_in, [&](const text::TextSpan& span) {
-               return span.begin <= at && at + 5 <= span.end;
+               return span.begin <= at && at + bos_piece_.size() <= span.end;
              });
     };
     for (std::size_t i = 0; i < text.size() && tokens.size() <= most; ++i) {
       if (recognised(i)) {
         tokens.push_back(kBos);
-        i += 4;
+        i += bos_piece_.size() - 1;
       } else {
         tokens.push_back(static_cast<unsigned char>(text[i]));
       }
@@ -80,13 +83,14 @@ class ByteTokenizer final : public text::Tokenizer {
   }
   bool strips_leading_space() const noexcept override { return false; }
   std::string_view piece(Token t) const noexcept override {
-    return t == kBos ? "<bos>" : t == kEos ? "<eos>" : normal_bytes(t);
+    return t == kBos ? std::string_view(bos_piece_) : t == kEos ? "<eos>" : normal_bytes(t);
   }
 
  private:
   bool adds_bos_;
   std::function<void(std::string_view)> on_encode_;
   bool tells_first_;
+  std::string bos_piece_;
   std::vector<std::string> bytes_;
 };
 
@@ -314,6 +318,7 @@ struct FakeShape {
   std::chrono::milliseconds spill_after = std::chrono::hours(1);
   std::string chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
   std::function<void(std::string_view)> on_encode = {};
+  std::string bos = "<bos>";  // its spelling
 };
 
 inline FakeEngine make_fake(FakeShape shape = {}) {
@@ -328,9 +333,10 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
   parts.limits.max_waiting = shape.queue;
   parts.executor = std::make_unique<FakeExecutor>(fake.control, shape.blocks, shape.step_tokens);
   parts.logits_per_row = kVocab;
-  parts.text = engine::make_text_model(
-      std::make_unique<ByteTokenizer>(shape.adds_bos, std::move(shape.on_encode), shape.tells_first),
-      text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
+  parts.text =
+      engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos, std::move(shape.on_encode),
+                                                              shape.tells_first, shape.bos),
+                              text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
   parts.observer = std::move(shape.observer);
   if (!shape.spill.empty()) {
     const std::uint64_t bytes = parts.executor->block_bytes();
