@@ -14,8 +14,7 @@ namespace flyball {
 namespace call_markers {
 inline constexpr std::array<std::string_view, 2> kToolCall{"<tool_call>", "</tool_call>"};
 inline constexpr std::array<std::string_view, 1> kPythonTag{"<|python_tag|>"};
-inline constexpr std::array<std::string_view, 1> kMistral{"[TOOL_CALLS]"};
-inline constexpr std::array<std::string_view, 3> kMistralV11{"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"};
+inline constexpr std::array<std::string_view, 3> kMistral{"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"};
 inline constexpr std::array<std::string_view, 5> kDeepseek{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
                                                            "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",
                                                            "<｜tool▁sep｜>"};
@@ -36,11 +35,12 @@ inline constexpr std::array<std::string_view, 2> kThink{"<think>", "</think>"};
 inline constexpr std::array<std::string_view, 2> kBrackets{"[THINK]", "[/THINK]"};
 }  // namespace call_markers
 
-// Those of calls, and of reasoning where the format has its own. Empty: the format has no such tokens.
+// The markers of calls, and of reasoning where the format has its own. Empty: the format has no such tokens.
 constexpr std::span<const std::string_view> markers_of(CallFormat format) noexcept {
   using enum CallFormat;
   switch (format) {
     case json:
+    case functionary_v31:
     case functionary_v32:
     case glm4:
       return {};
@@ -48,12 +48,10 @@ constexpr std::span<const std::string_view> markers_of(CallFormat format) noexce
     case qwen3_coder:
       return call_markers::kToolCall;
     case llama3:
-    case functionary_v31:
       return call_markers::kPythonTag;
     case mistral:
-      return call_markers::kMistral;
     case mistral_v11:
-      return call_markers::kMistralV11;
+      return call_markers::kMistral;
     case deepseek_v3:
     case deepseek_v31:
       return call_markers::kDeepseek;

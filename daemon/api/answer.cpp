@@ -44,10 +44,7 @@ const AnswerEvents& ChoiceReader::read(const Delta& delta) {
   if (parser_) parser_->begin_batch();
   if (!delta.prompt.empty()) events_.push_back(event::PromptTokens{delta.prompt});
   if (!delta.logprobs.empty()) events_.push_back(event::Logprobs{delta.logprobs});
-  const bool reasoned = parser_ && parser_->in_reasoning();
-  read_text(delta);
-  if (reasoned || (parser_ && parser_->in_reasoning()))
-    reasoning_tokens_ += static_cast<std::uint32_t>(delta.tokens.size());
+  if (read_text(delta)) reasoning_tokens_ += static_cast<std::uint32_t>(delta.tokens.size());
   follow_calls();
   return events_;
 }
@@ -60,15 +57,18 @@ void ChoiceReader::follow_calls() {
       called_ = end->complete;
 }
 
-void ChoiceReader::read_text(const Delta& delta) {
+bool ChoiceReader::read_text(const Delta& delta) {
   const std::string_view text = delta.text;
+  bool reasons = false;
   const auto read_part = [&](std::size_t begin, std::size_t end, bool control) {
     if (begin == end) return;
     const std::string_view part = text.substr(begin, end - begin);
-    if (parser_)
+    if (parser_) {
       parser_->parse(part, control, events_);
-    else if (!control)
+      reasons |= parser_->in_reasoning();
+    } else if (!control) {
       events_.push_back(event::Text{part});
+    }
   };
   std::size_t at = 0;
   for (const ControlSpan& span : delta.control) {
@@ -77,6 +77,10 @@ void ChoiceReader::read_text(const Delta& delta) {
     at = span.end;
   }
   read_part(at, text.size(), false);
+  if (parser_) reasons |= parser_->in_reasoning();
+  return reasons || std::ranges::any_of(events_, [](const AnswerEvent& event) {
+           return std::holds_alternative<event::Reasoning>(event);
+         });
 }
 
 const AnswerEvents& ChoiceReader::read(const Done& done, const Totals* totals) {

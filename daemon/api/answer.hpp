@@ -92,17 +92,18 @@ using MakeParser = std::function<std::unique_ptr<TextParser>(const AnswerForm& f
 // the next call; it is empty where nothing can be shown yet.
 class ChoiceReader {
  public:
-  // Of no function: everything is text. The parser is made with the first delta.
+  // Everything is text where `make` is no function. The parser is made with the first delta.
   ChoiceReader(MakeParser make, std::string ids) : make_(std::move(make)), ids_(std::move(ids)) {}
 
   const AnswerEvents& read(const Delta& delta);
   // `totals`: where this choice is the last to end.
   // An answer that stops behind a complete call ends by tool_calls.
   const AnswerEvents& read(const Done& done, const Totals* totals);
+  // An estimate where several tokens come at once: all of a delta's count if it has reasoning in it.
   std::uint32_t reasoning_tokens() const noexcept { return reasoning_tokens_; }
 
  private:
-  void read_text(const Delta& delta);
+  bool read_text(const Delta& delta);  // returns whether it has reasoning in it
   void follow_calls();
 
   MakeParser make_;

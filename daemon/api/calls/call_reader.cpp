@@ -10,6 +10,7 @@ namespace flyball::api::calls {
 namespace {
 
 constexpr std::size_t kMaxIdBytes = 64;
+constexpr std::size_t kMaxStrays = 8;    // models miscount a call's braces by one or two
 constexpr std::size_t kMadeIdBytes = 9;  // Mistral's templates refuse ids of any other length
 
 constexpr bool is_alphanumeric(int byte) noexcept {
@@ -107,12 +108,13 @@ void CallReader::text(std::string_view bytes) {
 void CallReader::begin_call(std::string_view name, std::string_view own_id) {
   space.clear();
   feed.forget();
-  events.begin_call(is_call_id(own_id) ? std::string(own_id) : made_id(ids, events.calls()), name);
+  const bool own = is_call_id(own_id) && own_ids_.emplace(own_id).second;
+  events.begin_call(own ? std::string(own_id) : made_id(ids, events.calls()), name);
 }
 
 void CallReader::end_call(bool complete) {
   events.end_call(complete);
-  accept();
+  if (complete || !feed.keeps()) accept();
 }
 
 Reading<bool> CallReader::matches(std::string_view text, bool behind_space, bool read) {
@@ -142,6 +144,25 @@ Reading<bool> CallReader::sees(std::string_view text) {
 }
 Reading<bool> CallReader::comes(std::string_view text) {
   return matches(text, true, true);
+}
+
+Reading<bool> CallReader::stray_close(std::string_view close) {
+  if (close.empty()) co_return false;
+  std::size_t at = 0;
+  for (std::size_t strays = 0; strays <= kMaxStrays; ++at) {
+    const int byte = co_await feed.peek(at);
+    if (byte == '}' || byte == ']' || byte == ',')
+      ++strays;
+    else if (byte == ByteFeed::kEnd || !is_json_space(static_cast<char>(byte)))
+      break;
+  }
+  for (const char c : close) {
+    const int byte = co_await feed.peek(at++);
+    if (byte != static_cast<unsigned char>(c)) co_return false;
+  }
+  feed.take(at);
+  accept();
+  co_return true;
 }
 
 Reading<bool> CallReader::text_until(std::span<const std::string_view> ends) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,12 +40,16 @@ struct CallReader {
   bool is_tool_beginning(std::string_view text) const;  // a tool's name begins so
 
   void text(std::string_view bytes);
-  // A call's events. What was kept of the text is read. `own_id` is its id if it is 1 to 64 of
-  // [A-Za-z0-9_.:-].
+  // A call's events. `own_id` is its id if it is 1 to 64 of [A-Za-z0-9_.:-] and no earlier call's. Text that
+  // was kept is read.
   void begin_call(std::string_view name, std::string_view own_id);
+  // Text that is being kept where a call breaks stays kept.
   void end_call(bool complete);
   // All that was read so far is understood: it will not become text.
   void accept() { feed.keep(); }
+  // The end of a section behind braces, brackets and commas too many, all of them read; none if it does not
+  // come.
+  Reading<bool> stray_close(std::string_view close);
 
   // Each returns false where the text goes on otherwise or ends, and has read nothing then. An empty text is
   // always there.
@@ -69,6 +75,8 @@ struct CallReader {
   Reading<int> next_solid();  // reads white space, and returns the byte behind it, unread
 
  private:
+  std::set<std::string, std::less<>> own_ids_;  // that calls have
+
   Reading<bool> matches(std::string_view text, bool behind_space, bool read);
   void put_arguments(std::string_view json, std::string* held);
   Reading<bool> spelled_object(std::string* held);

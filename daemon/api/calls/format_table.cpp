@@ -11,24 +11,31 @@ using enum CallFormat;
 constexpr std::array kJson{
     Section{.place = Place::start, .known_names = true},
     Section{.open = "```json", .close = "```", .place = Place::start, .known_names = true}};
-constexpr std::array kHermes{Section{.open = "<tool_call>", .close = "</tool_call>"}};
+// Small models leave the markers out.
+constexpr std::array kHermes{
+    Section{.open = "<tool_call>", .close = "</tool_call>"},
+    Section{.place = Place::start, .known_names = true},
+    Section{.open = "```json", .close = "```", .place = Place::start, .known_names = true}};
 constexpr std::array kLlama3{Section{.place = Place::start, .known_names = true},
                              Section{.open = "<|python_tag|>"}};
 constexpr std::array kMistral{Section{.open = "[TOOL_CALLS]"}};
 constexpr std::array kOwnOpening{Section{}};
 constexpr std::array kDeepseek{Section{.open = "<｜tool▁calls▁begin｜>", .close = "<｜tool▁calls▁end｜>"},
-                               Section{}};
+                               Section{.close = "<｜tool▁calls▁end｜>"}};
 constexpr std::array kGranite{Section{.open = "<|tool_call|>"},
-                              Section{.open = "<tool_call>", .close = "</tool_call>"}};
+                              Section{.open = "<tool_call>", .close = "</tool_call>"},
+                              Section{.place = Place::start, .known_names = true}};
 constexpr std::array kCommandR7b{Section{.open = "<|START_ACTION|>", .close = "<|END_ACTION|>"}};
 constexpr std::array kFunctionaryV32{Section{.place = Place::start, .known_names = true},
                                      Section{.known_names = true}};
 constexpr std::array kPhi4{Section{.open = "functools"},
                            Section{.open = "<|tool_call|>", .close = "<|/tool_call|>"}};
-constexpr std::array kQwen3Coder{Section{.open = "<tool_call>", .close = "</tool_call>"}, Section{}};
+constexpr std::array kQwen3Coder{Section{.open = "<tool_call>", .close = "</tool_call>"},
+                                 Section{.close = "</tool_call>"}};
 constexpr std::array kGlm4{Section{.place = Place::line_start, .known_names = true}};
 constexpr std::array kKimiK2{
-    Section{.open = "<|tool_calls_section_begin|>", .close = "<|tool_calls_section_end|>"}, Section{}};
+    Section{.open = "<|tool_calls_section_begin|>", .close = "<|tool_calls_section_end|>"},
+    Section{.close = "<|tool_calls_section_end|>"}};
 constexpr std::array kMinimaxM2{Section{.open = "<minimax:tool_call>", .close = "</minimax:tool_call>"}};
 
 constexpr std::array kResponse{Silent{"<|START_RESPONSE|>"}, Silent{"<|END_RESPONSE|>"},
@@ -38,19 +45,22 @@ constexpr std::array kToAll{Silent{"all\n", Place::start}, Silent{">>>all\n"}};
 constexpr std::array kRows{
     FormatRow{.format = json, .sections = kJson},
     FormatRow{.format = hermes, .sections = kHermes},
-    FormatRow{.format = llama3,
-              .sections = kLlama3,
-
-              .arguments_key = "parameters",
-              .separator = "; "},
-    FormatRow{.format = mistral, .sections = kMistral, .list = true},
+    FormatRow{.format = llama3, .sections = kLlama3, .arguments_key = "parameters", .separator = "; "},
+    FormatRow{.format = mistral,
+              .sections = kMistral,
+              .list = true,
+              .call_open = "[TOOL_CALLS]",
+              .id_open = "[CALL_ID]",
+              .name_close = "[ARGS]",
+              .either_notation = true},
     FormatRow{.format = mistral_v11,
               .notation = Notation::named,
               .sections = kOwnOpening,
               .separator = "",
               .call_open = "[TOOL_CALLS]",
               .id_open = "[CALL_ID]",
-              .name_close = "[ARGS]"},
+              .name_close = "[ARGS]",
+              .either_notation = true},
     FormatRow{.format = qwen3_coder,
               .notation = Notation::xml,
               .sections = kQwen3Coder,
@@ -67,7 +77,7 @@ constexpr std::array kRows{
               .call_open = "<｜tool▁call▁begin｜>",
               .prefix = "function<｜tool▁sep｜>",
               .name_close = "\n",
-              .fence_open = "```json",
+              .fence_open = "```",
               .fence_close = "```",
               .call_close = "<｜tool▁call▁end｜>"},
     FormatRow{.format = deepseek_v31,
@@ -98,17 +108,12 @@ constexpr std::array kRows{
     FormatRow{.format = functionary_v32,
               .notation = Notation::named,
               .sections = kFunctionaryV32,
-
               .separator = ">>>",
               .call_open = ">>>",
               .name_close = "\n",
               .silent = kToAll},
     FormatRow{.format = phi4, .sections = kPhi4, .list = true},
-    FormatRow{.format = glm4,
-              .notation = Notation::named,
-              .sections = kGlm4,
-
-              .name_close = "\n"},
+    FormatRow{.format = glm4, .notation = Notation::named, .sections = kGlm4, .name_close = "\n"},
     FormatRow{.format = glm45,
               .notation = Notation::xml,
               .sections = kOwnOpening,

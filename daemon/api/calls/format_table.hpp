@@ -51,7 +51,8 @@ struct FormatRow {
   std::string_view prefix = {};      // before the name; may be left out
   std::string_view id_open = {};     // behind the name, before an id; both may be left out
   std::string_view name_close = {};  // behind name and id; "": whatever cannot be part of the name
-  bool name_is_id = false;           // kimi_k2: functions.NAME:INDEX is the call's id
+  bool either_notation = false;  // behind call_open, JSON or a name; name_close may be left out before "{"
+  bool name_is_id = false;       // kimi_k2: functions.NAME:INDEX is the call's id
   std::string_view fence_open = {}, fence_close = {};  // around the arguments; may be left out
   std::string_view call_close = {};                    // may be left out in named
 
@@ -66,10 +67,13 @@ struct FormatRow {
 const FormatRow& row_of(CallFormat format) noexcept;
 
 // harmony: a message is its header, kMessage, and its body, which one of kHarmonyEnds ends.
+inline constexpr std::string_view kFenceWord = "json";  // behind fence_open; may be left out
+
 inline constexpr std::string_view kHarmonyStart = "<|start|>", kHarmonyChannel = "<|channel|>",
                                   kHarmonyConstrain = "<|constrain|>", kHarmonyMessage = "<|message|>",
                                   kHarmonyEnd = "<|end|>",
                                   kHarmonyRecipient = "to=", kHarmonyFunctions = "functions.",
-                                  kHarmonyReasoning = "analysis";
+                                  kHarmonyReasoning = "analysis", kHarmonyPreamble = "commentary",
+                                  kHarmonyAnswer = "final";
 
 }  // namespace flyball::api::calls

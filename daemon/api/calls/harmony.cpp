@@ -1,5 +1,6 @@
 #include "daemon/api/calls/harmony.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -10,11 +11,15 @@
 namespace flyball::api::calls {
 namespace {
 
-constexpr std::size_t kMaxHeaderBytes = 512;  // of words in a header, whose names have at most kMaxNameBytes
+constexpr std::size_t kMaxHeaderParts = 16;  // words and markers; known headers have at most 10
+constexpr std::size_t kMaxWordBytes = 160;   // "functions." and a name of kMaxNameBytes
+constexpr std::array<std::string_view, 5> kRoles{"assistant", "user", "system", "developer", "tool"};
+constexpr std::array<std::string_view, 3> kChannels{kHarmonyReasoning, kHarmonyPreamble, kHarmonyAnswer};
 
 constexpr std::array<std::string_view, 3> kEnds{kHarmonyEnd, "<|call|>", "<|return|>"};
 constexpr std::array<std::string_view, 4> kHeaderBegins{kHarmonyChannel, kHarmonyStart, kHarmonyMessage,
                                                         kHarmonyRecipient};
+constexpr std::string_view kRoleAndChannel = "assistant<|channel|>";
 // A message may also end at the header of the next one.
 constexpr std::array<std::string_view, 5> kBodyEnds{kEnds[0], kEnds[1], kEnds[2], kHarmonyStart,
                                                     kHarmonyChannel};
@@ -48,7 +53,7 @@ class HarmonyAnswer {
     if (!co_await begins_header()) co_return false;
     std::string* word = nullptr;  // the one that comes next, if it matters
     std::string role;
-    for (std::size_t size = 0; size < kMaxHeaderBytes; ++size) {
+    for (std::size_t parts = 0; parts < kMaxHeaderParts; ++parts) {
       const int byte = co_await reader_.next_solid();
       if (byte == ByteFeed::kEnd) co_return false;
       if (byte == '<') {
@@ -62,13 +67,15 @@ class HarmonyAnswer {
         continue;
       }
       std::string ignored;
+      if (co_await reader_.literal(kHarmonyRecipient)) {
+        if (!co_await this->word(recipient_)) co_return false;
+        continue;
+      }
       std::string& out = word != nullptr ? *word : ignored;
+      if (!co_await this->word(out)) co_return false;
+      if (word == &role && std::ranges::find(kRoles, role) == kRoles.end()) co_return false;
+      if (word == &channel_ && std::ranges::find(kChannels, channel_) == kChannels.end()) co_return false;
       word = nullptr;
-      if (co_await reader_.literal(kHarmonyRecipient))
-        co_await this->word(recipient_);
-      else
-        co_await this->word(out);
-      size += out.size() + recipient_.size();
     }
     co_return false;
   }
@@ -76,7 +83,9 @@ class HarmonyAnswer {
   Reading<bool> begins_header() {
     for (const std::string_view begin : kHeaderBegins)
       if (co_await reader_.sees(begin)) co_return true;
-    co_return false;
+    // The role behind a message's end, without <|start|>.
+    const bool result = co_await reader_.sees(kRoleAndChannel);
+    co_return result;
   }
 
   // Bytes up to white space or a marker.
@@ -85,7 +94,7 @@ class HarmonyAnswer {
     for (;;) {
       const int byte = co_await reader_.feed.peek();
       if (byte == ByteFeed::kEnd || byte == '<' || is_json_space(static_cast<char>(byte))) co_return true;
-      if (out.size() == kMaxHeaderBytes) co_return false;
+      if (out.size() == kMaxWordBytes) co_return false;
       out += static_cast<char>(byte);
       reader_.feed.take(1);
     }
@@ -122,6 +131,13 @@ class HarmonyAnswer {
       co_return result;
     }
     in_reasoning_ = true;
+    if (reasoned_) {
+      bool empty = false;
+      for (const std::string_view end : kBodyEnds)
+        if (co_await reader_.sees(end)) empty = true;
+      if (!empty) reader_.events.reasoning("\n");
+    }
+    reasoned_ = true;
     const bool ended = co_await reader_.reasoning_until(kBodyEnds);
     in_reasoning_ = false;
     co_return ended;
@@ -129,6 +145,7 @@ class HarmonyAnswer {
 
   CallReader& reader_;
   bool& in_reasoning_;
+  bool reasoned_ = false;  // a message of analysis has come
   std::string channel_, recipient_;
 };
 

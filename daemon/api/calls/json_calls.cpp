@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "daemon/api/calls/notations.hpp"
 
 namespace flyball::api::calls {
@@ -12,13 +14,18 @@ class JsonCall {
   // False: it is none, or it broke off.
   Reading<bool> read() {
     const bool whole = co_await members();
+    // An object of a tool's name and more, but no arguments, is text.
+    if (whole && !name_.empty() && !has_more_) begin();
     if (begun_ && !ended_) {
       if (whole) reader_.events.arguments("{}");
+      if (reader_.feed.is_over()) reader_.feed.forget();
       reader_.end_call(whole);
     }
     if (whole && begun_) reader_.accept();
-    co_return whole&& begun_;
+    const bool is_call = whole && begun_;
+    co_return is_call;
   }
+  bool has_ended() const noexcept { return ended_; }
 
  private:
   Reading<bool> members() {
@@ -34,26 +41,42 @@ class JsonCall {
   }
 
   Reading<bool> member(std::string_view key) {
-    if (key == row_.name_key && !begun_) return name();
+    if (key == row_.name_key && !begun_ && name_.empty()) return name();
     if ((key == "arguments" || key == "parameters") && !ended_ && held_.empty()) return arguments();
     if (key == row_.id_key && !begun_) return id();
+    has_more_ |= key != "type";
     return reader_.skip_json();
   }
 
   Reading<bool> name() {
     std::string name;
     if (!co_await reader_.json_string(name, kMaxNameBytes + 1)) co_return false;
-    if (!is_call_name(name)) co_return false;
-    if (known_names_ && !reader_.is_tool(name)) co_return false;
-    reader_.begin_call(name, id_);
-    begun_ = true;
-    if (held_.empty()) co_return true;
+    const bool is_name = take_name(std::move(name));
+    co_return is_name;
+  }
+
+  bool take_name(std::string name) {
+    if (!is_call_name(name)) return false;
+    if (known_names_ && !reader_.is_tool(name)) return false;
+    name_ = std::move(name);
+    // Without a marker, only arguments tell a call from an answer in JSON.
+    if (held_.empty() && known_names_) return true;
+    begin();
+    if (held_.empty()) return true;
     reader_.events.arguments(held_);
     end();
-    co_return true;
+    return true;
+  }
+
+  void begin() {
+    reader_.begin_call(std::exchange(name_, {}), id_);
+    reader_.accept();  // members before the arguments are text if the call breaks
+    begun_ = true;
   }
 
   Reading<bool> arguments() {
+    if (!begun_ && !name_.empty()) begin();
+    if (begun_) reader_.feed.forget();
     std::string* held = begun_ ? nullptr : &held_;
     if (!co_await reader_.arguments(held)) co_return false;
     if (begun_) end();
@@ -79,24 +102,34 @@ class JsonCall {
   const FormatRow& row_;
   bool known_names_;
   bool begun_ = false, ended_ = false;
-  std::string id_, held_;  // arguments that came before the name
+  bool has_more_ = false;  // a member that calls do not have
+  std::string name_;       // of a call that has not begun
+  std::string id_;
+  std::string held_;  // arguments that came before the name
 };
 
 Reading<bool> read_json_section(CallReader& reader, const FormatRow& row, const Section& section) {
-  if (!co_await reader.comes(section.open)) co_return false;
   const bool list = co_await reader.comes("[");
   for (bool any = false;; any = true) {
     JsonCall call(reader, row, section.known_names);
-    if (!co_await call.read()) co_return any;
+    if (!co_await call.read()) {
+      if (!call.has_ended()) co_return any;
+      co_await reader.stray_close(section.close);
+      co_return false;
+    }
     if (list) {
-      if (co_await reader.comes(",")) continue;
-      if (!co_await reader.comes("]")) co_return true;
+      if (co_await reader.comes(",")) {
+        if (!co_await reader.comes("]")) continue;
+      } else if (!co_await reader.comes("]")) {
+        co_await reader.stray_close(section.close);
+        co_return true;
+      }
     } else {
       if (co_await reader.comes(";")) continue;
       if (co_await reader.sees("{")) continue;
     }
     reader.accept();
-    if (co_await reader.comes(section.close)) reader.accept();
+    co_await reader.stray_close(section.close);
     co_return true;
   }
 }
@@ -104,6 +137,12 @@ Reading<bool> read_json_section(CallReader& reader, const FormatRow& row, const 
 }  // namespace
 
 Reading<bool> json_calls(CallReader& reader, const FormatRow& row, const Section& section) {
+  if (!co_await reader.comes(section.open)) co_return false;
+  const bool result = co_await read_json_section(reader, row, section);
+  co_return result;
+}
+
+Reading<bool> json_calls_behind_opening(CallReader& reader, const FormatRow& row, const Section& section) {
   return read_json_section(reader, row, section);
 }
 

@@ -59,7 +59,7 @@ class JsonScanner {
   std::string_view literal_;   // its rest
 };
 
-// What a JSON string spells, from the byte behind its opening quote on.
+// Decodes a JSON string, from the byte behind its opening quote on.
 class JsonStringDecoder {
  public:
   // Appends what the byte completes to `out`, in UTF-8; a lone surrogate as U+FFFD. `last`: the closing

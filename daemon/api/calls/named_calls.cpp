@@ -22,6 +22,12 @@ std::string_view name_in_id(std::string_view id) noexcept {
   return id.substr(0, id.rfind(':'));
 }
 
+bool has_index(std::string_view id) noexcept {
+  const std::size_t colon = id.rfind(':');
+  return colon != std::string_view::npos && colon + 1 < id.size() &&
+         id.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
+}
+
 // A name, its id and what ends it, as far as the arguments. False: it is none.
 Reading<bool> head(CallReader& reader, const FormatRow& row, bool known, std::string& name, std::string& id) {
   co_await reader.comes(row.prefix);
@@ -34,6 +40,7 @@ Reading<bool> head(CallReader& reader, const FormatRow& row, bool known, std::st
   if (row.name_is_id) {
     id = name;
     name = std::string(name_in_id(id));
+    if (!has_index(id)) id.clear();
     if (name.empty()) co_return false;
   }
   if (!row.id_open.empty()) {
@@ -44,7 +51,10 @@ Reading<bool> head(CallReader& reader, const FormatRow& row, bool known, std::st
   }
   // A line's end is white space itself.
   if (!co_await reader.literal(row.name_close)) {
-    if (!co_await reader.comes(row.name_close)) co_return false;
+    if (!co_await reader.comes(row.name_close)) {
+      if (!row.either_notation) co_return false;
+      if (!co_await reader.sees("{")) co_return false;
+    }
   }
   if (!known) co_return true;
   const bool result = co_await reader.sees("{");
@@ -56,7 +66,13 @@ Reading<bool> named_call(CallReader& reader, const FormatRow& row, bool known) {
   std::string name, id;
   if (!co_await head(reader, row, known, name, id)) co_return false;
   reader.begin_call(name, id);
-  const bool fenced = co_await reader.comes(row.fence_open);
+  bool fenced = false;
+  if (!row.fence_open.empty()) {
+    if (co_await reader.comes(row.fence_open)) {
+      fenced = true;
+      co_await reader.literal(kFenceWord);
+    }
+  }
   if (!row.call_close.empty()) {
     if (co_await reader.comes(row.call_close)) {
       reader.events.arguments("{}");
@@ -74,6 +90,17 @@ Reading<bool> named_call(CallReader& reader, const FormatRow& row, bool known) {
   co_return true;
 }
 
+// An object or a list of them, and no marker that begins with "[".
+Reading<bool> sees_json(CallReader& reader) {
+  const int first = co_await reader.next_solid();
+  if (first != '[') co_return first == '{';
+  for (std::size_t at = 1;; ++at) {
+    const int byte = co_await reader.feed.peek(at);
+    if (byte == ByteFeed::kEnd) co_return false;
+    if (!is_json_space(static_cast<char>(byte))) co_return byte == '{';
+  }
+}
+
 }  // namespace
 
 Reading<bool> named_calls(CallReader& reader, const FormatRow& row, const Section& section) {
@@ -82,7 +109,11 @@ Reading<bool> named_calls(CallReader& reader, const FormatRow& row, const Sectio
   for (bool opened = section.place != Place::anywhere;; opened = false) {
     if (!opened) {
       if (row.call_open.empty()) break;
-      if (!co_await reader.comes(row.call_open)) break;
+      if (!co_await reader.comes(row.call_open)) {
+        // A section's first call may leave its opening out.
+        if (any || section.open.empty()) break;
+        if (!co_await reader.sees(row.prefix)) break;
+      }
     }
     if (!co_await named_call(reader, row, section.known_names)) co_return any;
     any = true;
@@ -92,6 +123,16 @@ Reading<bool> named_calls(CallReader& reader, const FormatRow& row, const Sectio
     if (co_await reader.comes(section.close)) reader.accept();
   }
   co_return any;
+}
+
+Reading<bool> calls_of_either_notation(CallReader& reader, const FormatRow& row, const Section& section) {
+  if (!co_await reader.comes(row.call_open)) co_return false;
+  if (co_await sees_json(reader)) {
+    const bool result = co_await json_calls_behind_opening(reader, row, section);
+    co_return result;
+  }
+  const bool result = co_await named_call(reader, row, false);
+  co_return result;
 }
 
 }  // namespace flyball::api::calls

@@ -11,6 +11,10 @@ namespace flyball::api::calls {
 // Each returns whether the section was whole.
 Reading<bool> json_calls(CallReader& reader, const FormatRow& row, const Section& section);
 Reading<bool> named_calls(CallReader& reader, const FormatRow& row, const Section& section);
+// Behind the section's opening.
+Reading<bool> json_calls_behind_opening(CallReader& reader, const FormatRow& row, const Section& section);
+// JSON or a name and JSON, behind row.call_open.
+Reading<bool> calls_of_either_notation(CallReader& reader, const FormatRow& row, const Section& section);
 Reading<bool> xml_calls(CallReader& reader, const FormatRow& row, const Section& section);
 
 }  // namespace flyball::api::calls

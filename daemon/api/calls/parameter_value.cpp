@@ -8,11 +8,12 @@
 namespace flyball::api::calls {
 namespace {
 
-constexpr ValueTypes kNoTypes{false, false, false, false, false, false, false};
+constexpr ValueTypes kNoTypes{false, false, false, false, false, false, false, false};
 
 void allow(ValueTypes& types, std::string_view name) {
   types.string |= name == "string";
-  types.number |= name == "number" || name == "integer";
+  types.integer |= name == "integer" || name == "number";
+  types.number |= name == "number";
   types.boolean |= name == "boolean";
   types.null |= name == "null";
   types.array |= name == "array";
@@ -21,6 +22,7 @@ void allow(ValueTypes& types, std::string_view name) {
 
 void allow(ValueTypes& types, const ValueTypes& more) {
   types.string |= more.string;
+  types.integer |= more.integer;
   types.number |= more.number;
   types.boolean |= more.boolean;
   types.null |= more.null;
@@ -50,7 +52,7 @@ ValueTypes types_within(JsonView schema, int depth) {
         break;
       }
   }
-  types.other = types.number || types.boolean || types.null || types.array || types.object;
+  types.other = types.integer || types.boolean || types.null || types.array || types.object;
   return known ? types : ValueTypes{};
 }
 
@@ -69,7 +71,7 @@ bool allows(const ValueTypes& types, char first) {
       // Among strings alone, quotes are part of the text.
       return types.string && types.number && types.boolean && types.null && types.array && types.object;
     default:
-      return types.number;
+      return types.integer;
   }
 }
 
@@ -82,6 +84,10 @@ bool is_json(std::string_view text) {
   }
   // A number ends where something follows.
   return scan == Scan::last || (scan == Scan::more && scanner.take(' ') == Scan::behind);
+}
+
+bool is_integer(std::string_view json) {
+  return json.find_first_not_of("-0123456789") == std::string_view::npos;
 }
 
 }  // namespace
@@ -106,6 +112,8 @@ std::optional<std::string> json_of(std::string_view text, const ValueTypes& type
   if (text == "False" && types.boolean) return "false";
   if (text == "None" && types.null && !types.string) return "null";
   if (!allows(types, text.front()) || !is_json(text)) return std::nullopt;
+  const bool is_number = text.front() == '-' || (text.front() >= '0' && text.front() <= '9');
+  if (is_number && !types.number && !is_integer(text)) return std::nullopt;
   return std::string(text);
 }
 

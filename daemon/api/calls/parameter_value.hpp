@@ -1,4 +1,4 @@
-// Parameters that a model writes as plain text, in XML, and what they are as JSON by their tool's schema.
+// Parameters that a model writes as plain text, in XML, as JSON by their tool's schema.
 // Pure.
 #pragma once
 
@@ -13,14 +13,15 @@ namespace flyball::api::calls {
 
 // The types of JSON values that a parameter may have.
 struct ValueTypes {
-  bool string = true, other = true;  // other: any of those below, as far as they are known
-  bool number = true, boolean = true, null = true, array = true, object = true;
+  bool string = true, other = true;    // other: any of those below, as far as they are known
+  bool integer = true, number = true;  // number: of any kind, then integer holds too
+  bool boolean = true, null = true, array = true, object = true;
 };
 
-// Those that the property's schema allows: by "type", by the values of "enum" and "const", or by the types of
-// "anyOf" and "oneOf". All of them where it does not say, as behind a "$ref".
+// The types that the property's schema allows: by "type", by the values of "enum" and "const", or by the
+// types of "anyOf" and "oneOf". All of them where it does not say, as behind a "$ref".
 ValueTypes types_of(JsonView schema);
-// Those of a parameter of a tool's function.
+// The types of a parameter of a tool's function.
 ValueTypes types_of_parameter(JsonView function, std::string_view name);
 
 // The JSON that the text is: a value of an allowed type other than string, white space around it dropped.

@@ -40,7 +40,7 @@ class Parser final : public TextParser {
 
  private:
   using ReadCalls = Reading<bool> (*)(CallReader&, const FormatRow&, const Section&);
-  // What the beginning of a section, or a silent string, makes of the text behind it.
+  // The beginning of a section, or a silent string.
   struct Trigger {
     std::string_view text;
     const Section* section = nullptr;  // null: a silent string
@@ -158,7 +158,9 @@ class Parser final : public TextParser {
     static constexpr std::array<ReadCalls, 3> kReaders{json_calls, named_calls, xml_calls};
     reader_.feed.keep();
     const std::uint32_t before = reader_.events.calls();
-    co_await kReaders[static_cast<std::size_t>(row_.notation)](reader_, row_, section);
+    const ReadCalls read =
+        row_.either_notation ? calls_of_either_notation : kReaders[static_cast<std::size_t>(row_.notation)];
+    co_await read(reader_, row_, section);
     const bool any = reader_.events.calls() != before;
     const std::string rest(reader_.feed.kept());
     reader_.feed.forget();

@@ -111,6 +111,8 @@ class ByteFeed {
   // Bytes that are read from now on are kept, until forget().
   void keep() noexcept { kept_ = at_; }
   void forget() noexcept { kept_.reset(); }
+  bool keeps() const noexcept { return kept_.has_value(); }
+  bool is_over() const noexcept { return ended_ && at_ == bytes_.size(); }
   std::string_view kept() const noexcept {
     return kept_ ? std::string_view(bytes_).substr(*kept_, at_ - *kept_) : std::string_view();
   }

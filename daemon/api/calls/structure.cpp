@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,10 +34,27 @@ constexpr std::string_view kXmlOnly =
 
 // The annotations and keywords of a schema that a parameter's free text follows by itself.
 bool is_free(std::string_view key) {
-  static constexpr std::array<std::string_view, 12> kFree{
-      "type",     "title",     "description", "default", "examples",         "deprecated",
-      "readOnly", "writeOnly", "$comment",    "format",  "contentMediaType", "contentEncoding"};
+  static constexpr std::array<std::string_view, 11> kFree{
+      "type",     "title",     "description", "default",          "examples",       "deprecated",
+      "readOnly", "writeOnly", "$comment",    "contentMediaType", "contentEncoding"};
   return std::ranges::find(kFree, key) != kFree.end() || key.starts_with("x-");
+}
+
+// Types and nothing else, each another one: as a list of types in "type".
+bool are_bare_types(JsonView ways) {
+  if (!ways.is_array()) return false;
+  ValueTypes seen{false, false, false, false, false, false, false, false};
+  for (const auto& [key, way] : ways.members()) {
+    if (!way.is_object()) return false;
+    const JsonView type = way.find("type");
+    if (!type.is_string()) return false;
+    for (const auto& [keyword, value] : way.members())
+      if (!is_free(keyword)) return false;
+    const ValueTypes types = types_of(way);
+    if (seen.integer && types.integer) return false;
+    seen.integer |= types.integer;
+  }
+  return true;
 }
 
 bool refers_elsewhere(JsonView value) {
@@ -96,6 +114,7 @@ Result<std::vector<Parameter>> parameters_of(const Tool& tool, const FormatRow& 
       if (schema.is_object())
         for (const auto& [key, value] : schema.members()) {
           if (is_free(key)) continue;
+          if ((key == "anyOf" || key == "oneOf") && !schema.find("type") && are_bare_types(value)) continue;
           if (key == "enum" && !types.other && value.is_array()) {
             for (const auto& [item, one] : value.members())
               if (one.is_string()) parameter.enumerated.push_back(one.text());
@@ -130,9 +149,9 @@ class CallStructure {
     out_.sequence([&] {
       rest_of_reasoning();
       if (row_.notation == Notation::harmony) {
-        out_.optional([&] { analysis(); });
-        out_.separated([&] { tags(); }, "", true);
-      } else if (row_.list || !row_.sections[0].open.empty()) {
+        harmony_messages({&kHarmonyReasoning, 1});
+        out_.either([&] { harmony_tags(); });
+      } else if (!row_.sections[0].open.empty()) {
         sections();
       } else {
         out_.separated([&] { tags(); }, separator(), one_);
@@ -141,29 +160,23 @@ class CallStructure {
     return checked();
   }
 
-  // Free text with calls in it.
+  // Free text with calls in it, or calls alone where no marker begins them.
   Result<PackedJson> automatic() {
-    const bool marked =
-        row_.notation == Notation::harmony ||
-        std::ranges::none_of(row_.sections, [](const Section& one) { return one.known_names; });
-    if (!marked)
-      return fail(
-          ErrorCode::unsupported_feature,
-          "This model marks its calls by nothing, so calls that it may leave out cannot be held to their "
-          "schemas: use tool_choice \"required\", or tools that are not strict.");
     if (auto ok = read_tools(); !ok) return pass(ok);
     out_.key("format");
     out_.sequence([&] {
+      whole_reasoning();
       rest_of_reasoning();
       if (row_.notation == Notation::harmony)
-        out_.triggered(
-            " to=functions.", [&] { harmony_tags(); }, true);
-      else if (row_.sections[0].open.empty())
-        out_.triggered(
-            row_.call_open, [&] { tags(); }, one_);
+        harmony_answer();
+      else if (row_.format == CallFormat::functionary_v32)
+        functionary_answer();
+      else if (row_.notation == Notation::named && starts_bare())
+        lines_answer();
+      else if (std::ranges::any_of(row_.sections, is_bare))
+        json_answer();
       else
-        out_.triggered(
-            row_.sections[0].open, [&] { section(row_.sections[0]); }, one_);
+        marked_text(false);
     });
     return checked();
   }
@@ -175,6 +188,7 @@ class CallStructure {
       const std::string_view name = function.find("name").text();
       if (!tools_.named.empty() && name != tools_.named) continue;
       all_.push_back({name, function.member("parameters")});
+      if (auto ok = check(all_.back()); !ok) return ok;
       if (row_.notation != Notation::xml) {
         xml_.emplace_back();
         continue;
@@ -183,13 +197,15 @@ class CallStructure {
       if (!parameters) return pass(parameters);
       xml_.push_back(*std::move(parameters));
     }
-    for (const Tool& tool : all_) {
-      if (!tool.parameters) continue;
-      if (!tool.parameters.is_object()) return unserved(tool.name, "its \"parameters\" are no object.");
-      const JsonView type = tool.parameters.find("type");
-      if (type && !(type.is_string() && type.text() == "object"))
-        return unserved(tool.name, "the type of its \"parameters\" is not \"object\".");
-    }
+    return {};
+  }
+
+  static Result<void> check(const Tool& tool) {
+    if (!tool.parameters) return {};
+    if (!tool.parameters.is_object()) return unserved(tool.name, "its \"parameters\" are no object.");
+    const JsonView type = tool.parameters.find("type");
+    if (type && !(type.is_string() && type.text() == "object"))
+      return unserved(tool.name, "the type of its \"parameters\" is not \"object\".");
     return {};
   }
 
@@ -214,11 +230,146 @@ class CallStructure {
     out_.regex("\n{0,2}");
   }
 
-  // Of harmony: a message of analysis, and the beginning of the next one.
-  void analysis() {
-    out_.tag(
-        std::string(kHarmonyChannel) + std::string(kHarmonyReasoning) + std::string(kHarmonyMessage),
-        [&] { out_.any_text(); }, std::string(kHarmonyEnd) + std::string(kHarmonyStart) + "assistant");
+  // Reasoning that the answer may begin with, where calls without a marker would follow it.
+  void whole_reasoning() {
+    const auto markers = markers_of(form_.reasoning);
+    const std::string_view open = markers.empty() ? row_.reasoning_open : markers[0];
+    const bool bare = std::ranges::any_of(row_.sections, [](const Section& one) { return one.known_names; });
+    if (!bare || form_.in_reasoning || open.empty()) return;
+    const std::string_view close = markers.empty() ? row_.reasoning_close : markers[1];
+    out_.optional([&] {
+      out_.sequence([&] {
+        out_.tag(
+            open, [&] { out_.any_text(); }, close);
+        out_.regex("\n{0,2}");
+      });
+    });
+  }
+
+  static bool is_bare(const Section& section) { return section.open.empty() && section.known_names; }
+
+  std::vector<std::string> triggers() const {
+    std::vector<std::string> out;
+    for (const Section& one : row_.sections)
+      if (one.place == Place::anywhere) out.emplace_back(one.open.empty() ? row_.call_open : one.open);
+    return out;
+  }
+
+  // Free text in which each section's marker begins calls.
+  void marked_text(bool begins) {
+    const bool open_ended = row_.format == CallFormat::llama3;  // what follows a call may be another one
+    out_.triggered(
+        triggers(),
+        [&] {
+          for (const Section& one : row_.sections)
+            if (one.place == Place::anywhere) section(one);
+        },
+        begins, one_ || open_ended);
+  }
+
+  // Text does not begin as JSON or its fence does. Its first characters begin no marker either, which would
+  // be none where text starts afresh behind them.
+  void json_answer() {
+    const std::vector<std::string> markers = triggers();
+    std::string first;
+    for (const std::string& marker : markers)
+      if (!first.contains(marker[0])) first += (marker[0] == '[' ? "" : std::string(1, marker[0]));
+    out_.either([&] {
+      out_.constant("");
+      bare_calls();
+      if (!markers.empty()) marked_text(true);
+      out_.sequence([&] {
+        out_.regex("[^\\s{\\[`" + first + "]|`{1,3}[^`\\sj" + first + "]|`{1,2}j|```ja");
+        if (markers.empty())
+          out_.any_text();
+        else
+          marked_text(false);
+      });
+    });
+  }
+
+  void bare_calls() {
+    const auto calls = [&] { out_.separated([&] { tags(); }, separator(), one_); };
+    if (row_.list)
+      out_.tag("[", calls, "]");
+    else
+      calls();
+  }
+
+  // ">>>all" begins text and ">>>", which the prompt ends with, a call.
+  void functionary_answer() {
+    const std::string all = "all" + std::string(row_.name_close);
+    std::vector<std::string> begins;
+    for (const Tool& tool : all_)
+      begins.push_back(std::string(row_.call_open) + std::string(tool.name) + std::string(row_.name_close));
+    out_.either([&] {
+      out_.constant("");
+      bare_calls();
+      out_.sequence([&] {
+        out_.constant(all);
+        out_.triggered(
+            begins,
+            [&] {
+              for (std::size_t i = 0; i < all_.size(); ++i)
+                out_.tag(
+                    begins[i], [&] { arguments(all_[i]); }, "");
+            },
+            false, one_);
+      });
+    });
+  }
+
+  // Text that has no line of a tool's name.
+  void lines_answer() {
+    std::string names;
+    for (const Tool& tool : all_) {
+      if (!names.empty()) names += '|';
+      for (const char c : tool.name) {
+        if (c == '.') names += '\\';  // names have no other byte that means more than itself
+        names += c;
+      }
+    }
+    out_.either([&] {
+      bare_calls();
+      out_.regex("(?!\\s*(?:" + names + ")\\n)(?![\\s\\S]*\\n(?:" + names + ")\\n)[\\s\\S]*");
+    });
+  }
+
+  static std::string harmony_head(std::string_view channel) {
+    return std::string(kHarmonyChannel) + std::string(channel) + std::string(kHarmonyMessage);
+  }
+
+  // Messages of these channels, and the beginning of the next one. Their text begins no header of a call.
+  void harmony_messages(std::span<const std::string_view> channels) {
+    static constexpr std::array<std::string_view, 4> kOthers{kHarmonyChannel, kHarmonyStart, "<|call|>",
+                                                             "<|return|>"};
+    out_.object([&] {
+      out_.member("type", "star");
+      out_.key("content");
+      out_.either([&] {
+        for (const std::string_view channel : channels)
+          out_.sequence([&] {
+            out_.tag(
+                harmony_head(channel), [&] { out_.any_text(kOthers); }, kHarmonyEnd);
+            out_.constant(std::string(kHarmonyStart) + "assistant");
+          });
+      });
+    });
+  }
+
+  // Messages, then one call, behind which the model stops, or the final message.
+  void harmony_answer() {
+    static constexpr std::array kBefore{kHarmonyReasoning, kHarmonyPreamble};
+    static constexpr std::array<std::string_view, 5> kMarkers{kHarmonyChannel, kHarmonyStart, kHarmonyEnd,
+                                                              "<|call|>", "<|return|>"};
+    harmony_messages(kBefore);
+    out_.either([&] {
+      harmony_tags();
+      out_.sequence([&] {
+        out_.constant(harmony_head(kHarmonyAnswer));
+        out_.any_text(kMarkers);
+      });
+    });
   }
 
   // Each spelling of a section that a marker begins.
@@ -234,7 +385,10 @@ class CallStructure {
 
   // A section of several calls as one tag, or a tag for each call where it has one alone.
   void section(const Section& each) {
-    const bool spans = row_.list || row_.notation == Notation::named || row_.format == CallFormat::minimax_m2;
+    if (each.open.empty()) return tags();
+    // Without a close, more calls may follow the first one wherever it ends.
+    const bool spans = row_.list || row_.notation == Notation::named || each.close.empty() ||
+                       row_.format == CallFormat::minimax_m2;
     if (!spans) {
       // The section's markers are around each call.
       one_call_sections(each);
@@ -273,31 +427,27 @@ class CallStructure {
           xml_call(all_[i], xml_[i], open, close);
           break;
         case Notation::harmony:
-          out_.tag(
-              std::string(kHarmonyChannel) + "commentary to=functions." + std::string(all_[i].name) + " " +
-                  std::string(kHarmonyConstrain) + "json" + std::string(kHarmonyMessage),
-              [&] { arguments(all_[i]); }, "");
           break;
       }
     }
   }
 
-  // Behind " to=", which stands in the header of the role or of the channel.
+  // The recipient stands in the header of the channel or of the role.
   void harmony_tags() {
-    for (const Tool& tool : all_)
-      out_.tag(
-          " to=functions." + std::string(tool.name),
-          [&] {
-            out_.sequence([&] {
-              out_.either([&] {
-                out_.constant(" <|constrain|>json<|message|>");
-                out_.constant("<|channel|>commentary <|constrain|>json<|message|>");
-                out_.constant("<|channel|>commentary json<|message|>");
-              });
-              arguments(tool);
-            });
-          },
-          "");
+    for (const Tool& tool : all_) {
+      const std::string to = " to=" + std::string(kHarmonyFunctions) + std::string(tool.name),
+                        commentary = std::string(kHarmonyChannel) + "commentary",
+                        json = " " + std::string(kHarmonyConstrain) + "json" + std::string(kHarmonyMessage);
+      out_.sequence([&] {
+        out_.either([&] {
+          out_.constant(commentary + to + json);
+          out_.constant(commentary + to + " json" + std::string(kHarmonyMessage));
+          out_.constant(to + commentary + json);
+          out_.constant(to + commentary + " json" + std::string(kHarmonyMessage));
+        });
+        arguments(tool);
+      });
+    }
   }
 
   void json_call(const Tool& tool, const std::string& open, const std::string& close) {
@@ -326,7 +476,7 @@ class CallStructure {
     const std::string begin = std::string(row_.call_open) + std::string(row_.prefix);
     std::string fence, unfence;
     if (!row_.fence_open.empty()) {
-      fence = std::string(row_.fence_open) + "\n";
+      fence = std::string(row_.fence_open) + std::string(kFenceWord) + "\n";
       unfence = "\n" + std::string(row_.fence_close);
     }
     const std::string close = unfence + std::string(row_.call_close);
@@ -378,8 +528,16 @@ class CallStructure {
     out_.sequence([&] {
       if (parameter.text && parameter.enumerated.empty()) {
         // Its own last line's end is one of the text.
+        // A parameter that begins a line ends the value before it.
+        const std::string next = "\n" + std::string(row_.key_open);
+        const std::array<std::string_view, 1> excluded{next};
         out_.tag(
-            begin, [&] { out_.any_text(); }, row_.value_close);
+            begin,
+            [&] {
+              out_.any_text(row_.value_on_lines ? std::span<const std::string_view>(excluded)
+                                                : std::span<const std::string_view>());
+            },
+            row_.value_close);
       } else if (parameter.text) {
         out_.tag(
             begin,

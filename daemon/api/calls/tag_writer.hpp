@@ -51,8 +51,11 @@ class TagWriter {
       member("pattern", pattern);
     });
   }
-  void any_text() {
-    object([&] { member("type", "any_text"); });
+  void any_text(std::span<const std::string_view> excludes = {}) {
+    object([&] {
+      member("type", "any_text");
+      if (!excludes.empty()) strings("excludes", excludes);
+    });
   }
   // `schema` writes it.
   void json_schema(std::invocable auto schema) {
@@ -91,13 +94,14 @@ class TagWriter {
       flag("stop_after_first", one);
     });
   }
-  void triggered(std::string_view trigger, std::invocable auto tags, bool one) {
+  // `begins`: with a tag, not with text.
+  void triggered(std::span<const std::string> triggers, std::invocable auto tags, bool begins, bool one) {
     object([&] {
       member("type", "triggered_tags");
-      key("triggers");
-      array([&] { json_.string(trigger); });
+      strings("triggers", triggers);
       key("tags");
       array(tags);
+      flag("at_least_one", begins);
       flag("stop_after_first", one);
     });
   }
@@ -109,6 +113,13 @@ class TagWriter {
 
  private:
   static constexpr std::size_t kReserved = 4096;
+
+  void strings(std::string_view name, const auto& texts) {
+    key(name);
+    array([&] {
+      for (const std::string_view text : texts) json_.string(text);
+    });
+  }
 
   void elements_of(std::string_view type, std::invocable auto elements) {
     object([&] {

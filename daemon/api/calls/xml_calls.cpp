@@ -10,7 +10,8 @@ constexpr std::size_t kMaxKeyBytes = 256;
 // One call behind its opening.
 class XmlCall {
  public:
-  XmlCall(CallReader& reader, const FormatRow& row) : reader_(reader), row_(row) {}
+  XmlCall(CallReader& reader, const FormatRow& row, const Section& section)
+      : reader_(reader), row_(row), section_(section) {}
 
   // False: it is none, or it broke off.
   Reading<bool> read() {
@@ -27,16 +28,20 @@ class XmlCall {
     reader_.begin_call(name, "");
     const bool whole = co_await parameters();
     if (whole) reader_.events.arguments(first_ ? "{}" : "}");
+    if (!whole && reader_.feed.is_over()) reader_.feed.forget();
     reader_.end_call(whole);
     co_return whole;
   }
 
  private:
   Reading<bool> parameters() {
-    while (co_await reader_.comes(row_.key_open)) {
+    for (;;) {
+      reader_.accept();  // a parameter that breaks before its value is text
+      if (!co_await reader_.comes(row_.key_open)) break;
       std::string key;
       if (!co_await this->key(key)) co_return false;
       if (!co_await reader_.comes(row_.value_open)) co_return false;
+      reader_.feed.forget();
       std::string begin = first_ ? "{" : ",";
       first_ = false;
       append_json_string(begin, key);
@@ -45,7 +50,9 @@ class XmlCall {
       Reading<bool> value = types.other ? typed_value(types) : string_value();
       if (!co_await value) co_return false;
     }
-    const bool result = co_await reader_.comes(row_.call_close);
+    if (co_await reader_.comes(row_.call_close)) co_return true;
+    if (section_.close.empty()) co_return false;
+    const bool result = co_await reader_.sees(section_.close);
     co_return result;
   }
 
@@ -59,6 +66,20 @@ class XmlCall {
     }
   }
 
+  // A parameter of the tool begins here: the value before it lacks its end.
+  Reading<bool> sees_parameter() {
+    if (!function_.is_object()) co_return false;
+    const JsonView parameters = function_.find("parameters");
+    if (!parameters.is_object()) co_return false;
+    const JsonView properties = parameters.find("properties");
+    if (!properties.is_object()) co_return false;
+    for (const auto& [name, schema] : properties.members()) {
+      const std::string begin = std::string(row_.key_open) + std::string(name) + std::string(row_.key_close);
+      if (co_await reader_.is_next(begin)) co_return true;
+    }
+    co_return false;
+  }
+
   // The text of a value without the line's ends around it, byte by byte.
   template <class Put>
   Reading<bool> text(Put put) {
@@ -69,6 +90,9 @@ class XmlCall {
       if (byte == ByteFeed::kEnd) co_return false;
       if (byte == row_.value_close[0]) {
         if (co_await reader_.literal(row_.value_close)) co_return true;
+      }
+      if (line_end && byte == row_.key_open[0]) {
+        if (co_await sees_parameter()) co_return true;
       }
       if (line_end) put('\n');
       line_end = row_.value_on_lines && byte == '\n';
@@ -100,6 +124,7 @@ class XmlCall {
 
   CallReader& reader_;
   const FormatRow& row_;
+  const Section& section_;
   JsonView function_;  // absent: the tool is not known
   bool first_ = true;
 };
@@ -108,7 +133,7 @@ Reading<bool> read_xml_section(CallReader& reader, const FormatRow& row, const S
   if (!co_await reader.comes(section.open)) co_return false;
   bool any = false;
   while (co_await reader.comes(row.call_open)) {
-    XmlCall call(reader, row);
+    XmlCall call(reader, row, section);
     if (!co_await call.read()) co_return any;
     any = true;
     if (section.open.empty()) break;  // the next call begins a section of its own

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/call_markers.hpp"
@@ -104,29 +105,30 @@ TEST_P(CallsOf, MixedUpAnswersAreTheSameHoweverTheyAreCut) {
 
 // The markers of a format may be control tokens; the others show nowhere.
 TEST_P(CallsOf, ControlTokensAreMarkersOrNothing) {
-  const Case each = cases_of(GetParam()).front();
-  const auto parser = make_parser(each.tools, each.form, "answer");
-  Choice got;
-  AnswerEvents events;
-  parser->begin_batch();
-  std::size_t at = 0;
-  while (at < each.text.size()) {
-    const std::string_view rest = std::string_view(each.text).substr(at);
-    std::size_t n = 1;
-    bool control = false;
-    for (const std::string_view marker : markers_of(each.form.calls))
-      if (rest.starts_with(marker)) {
-        n = marker.size();
-        control = true;
-      }
-    parser->parse(rest.substr(0, n), control, events);
-    if (control) parser->parse("<|fim_pad|>", true, events);
-    at += n;
+  for (const Case& each : cases_of(GetParam())) {
+    const auto parser = make_parser(each.tools, each.form, "answer");
+    Choice got;
+    AnswerEvents events;
+    parser->begin_batch();
+    std::size_t at = 0;
+    while (at < each.text.size()) {
+      const std::string_view rest = std::string_view(each.text).substr(at);
+      std::size_t n = 1;
+      bool control = false;
+      for (const std::string_view marker : markers_of(each.form.calls))
+        if (rest.starts_with(marker)) {
+          n = marker.size();
+          control = true;
+        }
+      parser->parse(rest.substr(0, n), control, events);
+      if (control) parser->parse("<|fim_pad|>", true, events);
+      at += n;
+    }
+    parser->parse("<|im_end|>", true, events);
+    parser->end(events);
+    gather(got, events);
+    EXPECT_EQ(shown(got, false), shown(each.want, false)) << each.name;
   }
-  parser->parse("<|im_end|>", true, events);
-  parser->end(events);
-  gather(got, events);
-  EXPECT_EQ(shown(got, false), shown(each.want, false));
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CallsOf, ::testing::ValuesIn([] {
@@ -215,6 +217,85 @@ TEST(Calls, NoneAreReadWhereTheClientWantsNone) {
   tools->choice = ToolSet::Choice::none;
   const std::string text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
   EXPECT_EQ(events_of(*make_parser(tools, {.calls = CallFormat::hermes}, ""), text), "text(" + text + ")");
+}
+
+TEST(Calls, IdsOfOneAnswerDiffer) {
+  for (const auto& [format, text] :
+       {std::pair{CallFormat::kimi_k2, std::string("<|tool_call_begin|>f<|tool_call_argument_begin|>{}"
+                                                   "<|tool_call_end|>")},
+        {CallFormat::kimi_k2, "<|tool_call_begin|>f:0<|tool_call_argument_begin|>{}<|tool_call_end|>"},
+        {CallFormat::command_r7b,
+         R"(<|START_ACTION|>[{"tool_call_id":"0","tool_name":"f","parameters":{}}]<|END_ACTION|>)"}}) {
+    const auto parser = make_parser(weather(), {.calls = format}, "answer");
+    Choice got;
+    AnswerEvents events;
+    parser->parse(text + text, false, events);
+    gather(got, events);
+    ASSERT_EQ(got.calls.size(), 2U) << text;
+    EXPECT_NE(got.calls[0].id, got.calls[1].id);
+  }
+}
+
+TEST(Calls, AFractionIsAStringWhereAnIntegerOrAStringIsDue) {
+  const auto tools = testing::tools_of(
+      R"([{"type":"function","function":{"name":"f","parameters":{"properties":{"u":{"type":["string","integer"]}}}}}])");
+  for (const auto& [value, json] : {std::pair{"5.5", "\"5.5\""}, {"-5", "-5"}, {"5e1", "\"5e1\""}}) {
+    const auto parser = make_parser(tools, {.calls = CallFormat::qwen3_coder}, "");
+    EXPECT_EQ(
+        events_of(*parser, "<function=f><parameter=u>" + std::string(value) + "</parameter></function>"),
+        "call(f)json({\"u\":" + std::string(json) + "})end");
+  }
+}
+
+TEST(Calls, AHeaderOfHarmonyIsHeldBackForAFewWordsAtMost) {
+  const auto parser = make_parser(weather(), {.calls = CallFormat::harmony}, "");
+  EXPECT_EQ(events_of(*parser, "<|channel|>final<|message|>I add <|start|> and "),
+            "text(I add <|start|> and )");
+}
+
+ChoiceReader reader_of(CallFormat format, ReasoningFormat reasoning) {
+  return ChoiceReader(
+      [=](const AnswerForm&, std::string_view ids) {
+        return make_parser(weather(), {.calls = format, .reasoning = reasoning}, ids);
+      },
+      "");
+}
+void read(ChoiceReader& reader, std::string_view text, std::size_t tokens = 1) {
+  const std::vector<Token> all(tokens);
+  Delta delta;
+  delta.tokens.assign(all.begin(), all.end());
+  delta.text = text;
+  reader.read(delta);
+}
+
+TEST(ReaderOfCalls, CountsTheTokensOfReasoning) {
+  auto think = reader_of(CallFormat::hermes, ReasoningFormat::think);
+  read(think, "<think>a</think>b", 5);
+  EXPECT_EQ(think.reasoning_tokens(), 5U);
+  read(think, "c", 3);
+  EXPECT_EQ(think.reasoning_tokens(), 5U);
+
+  auto harmony = reader_of(CallFormat::harmony, ReasoningFormat::none);
+  read(harmony, "<|channel|>analysis<|message|>");
+  read(harmony, "Hm");
+  EXPECT_EQ(harmony.reasoning_tokens(), 2U);
+  read(harmony, "<|end|><|start|>assistant<|channel|>final<|message|>Hi", 7);
+  EXPECT_EQ(harmony.reasoning_tokens(), 2U);
+}
+
+TEST(ReaderOfCalls, AnAnswerThatStopsBehindACallEndsByToolCalls) {
+  const std::string call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  const auto reason = [](std::string_view text, FinishReason done) {
+    auto reader = reader_of(CallFormat::hermes, ReasoningFormat::none);
+    read(reader, text);
+    Done end;
+    end.reason = done;
+    return std::get<event::Finish>(reader.read(end, nullptr).back()).reason;
+  };
+  EXPECT_EQ(reason(call, FinishReason::stop), FinishReason::tool_calls);
+  EXPECT_EQ(reason(call, FinishReason::length), FinishReason::length);
+  EXPECT_EQ(reason("Hi", FinishReason::stop), FinishReason::stop);
+  EXPECT_EQ(reason("<tool_call>{\"name\": \"f\", \"arguments\": {", FinishReason::stop), FinishReason::stop);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST_P(ConstrainedCallsOf, RequiredAnswersAreCalls) {
 }
 
 TEST_P(ConstrainedCallsOf, ReasoningThatHasBegunMayEndFirst) {
-  if (GetParam() == CallFormat::harmony) return;  // it has its own
+  if (GetParam() == CallFormat::harmony) GTEST_SKIP() << "it begins with reasoning of its own";
   const bool own = GetParam() == CallFormat::command_r7b;
   const AnswerForm form{.calls = GetParam(),
                         .reasoning = own ? ReasoningFormat::none : ReasoningFormat::think,
@@ -128,21 +128,20 @@ TEST_P(ConstrainedCallsOf, ReasoningThatHasBegunMayEndFirst) {
 
 TEST_P(ConstrainedCallsOf, StrictCallsAmongFreeTextAreHeldToTheirSchemas) {
   const AnswerForm form{.calls = GetParam()};
-  const ToolSet set = tools(ToolSet::Choice::automatic);
-  using enum CallFormat;
-  if (GetParam() == json || GetParam() == llama3 || GetParam() == glm4 || GetParam() == functionary_v32) {
-    const auto refused = call_constraint(set, form);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, ErrorCode::unsupported_feature);
-    EXPECT_TRUE(refused.error().message.contains("tool_choice \"required\"")) << refused.error().message;
-    return;
-  }
-  const std::size_t calls = check(set, form, "", true);
-  // Random text of harmony rarely has the header that a call is in.
-  if (GetParam() != harmony) {
-    EXPECT_GE(calls, 10U);
-  }
+  EXPECT_GE(check(tools(ToolSet::Choice::automatic), form, "", true), 10U);
   check(tools(ToolSet::Choice::automatic, false), form, "", true);
+}
+
+TEST_P(ConstrainedCallsOf, ReasoningMayComeBeforeStrictCalls) {
+  if (GetParam() == CallFormat::harmony || GetParam() == CallFormat::command_r7b)
+    GTEST_SKIP() << "it has reasoning of its own";
+  const AnswerForm form{.calls = GetParam(), .reasoning = ReasoningFormat::think};
+  check(tools(ToolSet::Choice::automatic), form, "", true);
+  const auto constraint = call_constraint(tools(ToolSet::Choice::automatic), form);
+  ASSERT_TRUE(constraint && *constraint);
+  const auto answer = played(**constraint);
+  const std::string text = GetParam() == CallFormat::functionary_v32 ? "all\nHi" : "Hi";
+  EXPECT_TRUE(takes(answer, "<think>Hm {</think>\n\n" + text));
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, ConstrainedCallsOf, ::testing::ValuesIn([] {
@@ -176,6 +175,134 @@ TEST(CallConstraint, AParameterThatXmlCannotExpressNamesItsTool) {
     EXPECT_EQ(refused.error().code, ErrorCode::unsupported_feature);
     EXPECT_TRUE(refused.error().message.contains("\"odd\"")) << refused.error().message;
   }
+}
+
+TEST(CallConstraint, ParametersThatAreNoObjectAreRefused) {
+  ToolSet set = tools(ToolSet::Choice::required);
+  for (const CallFormat format : {CallFormat::hermes, CallFormat::qwen3_coder})
+    for (const char* parameters : {R"("aaaaaaaaaaaaaaaa")", "5", "true", R"(["type"])"}) {
+      set.tools = test::packed(R"([{"type":"function","function":{"name":"odd","parameters":)" +
+                               std::string(parameters) + "}}]");
+      const auto refused = call_constraint(set, {.calls = format});
+      ASSERT_FALSE(refused) << parameters;
+      EXPECT_EQ(refused.error().code, ErrorCode::unsupported_feature);
+    }
+}
+
+std::shared_ptr<constrain::Automaton> strict_answer(CallFormat format, const char* properties) {
+  ToolSet set;
+  set.tools = test::packed(R"([{"type":"function","function":{"name":"f","parameters":{"type":"object",)"
+                           R"("additionalProperties":false,"properties":)" +
+                           std::string(properties) + "}}}]");
+  set.strict = true;
+  const auto constraint = call_constraint(set, {.calls = format});
+  EXPECT_TRUE(constraint) << (constraint ? "" : constraint.error().message);
+  return constraint && *constraint ? played(**constraint) : nullptr;
+}
+
+struct Spelling {
+  CallFormat format;
+  const char* call;  // of f, with the argument that belongs at %
+  const char *good, *bad;
+};
+
+class CallConstraintOf : public ::testing::TestWithParam<Spelling> {};
+
+TEST_P(CallConstraintOf, EverySpellingThatIsReadIsHeldToTheSchema) {
+  const auto& [format, call, good, bad] = GetParam();
+  const auto answer = strict_answer(format, R"({"n":{"type":"integer"}})");
+  ASSERT_TRUE(answer);
+  const auto with = [&, begin = std::string(call)](const char* value) {
+    std::string out = begin;
+    return out.replace(out.find('%'), 1, value);
+  };
+  EXPECT_TRUE(takes(answer, with(good))) << with(good);
+  EXPECT_FALSE(takes(answer, with(bad))) << with(bad);
+}
+
+constexpr const char *kGood = R"({"n": 3})", *kBad = R"({"n": "x"})";
+INSTANTIATE_TEST_SUITE_P(
+    Spellings, CallConstraintOf,
+    ::testing::Values(
+        Spelling{CallFormat::phi4, "Hi functools[{\"name\": \"f\", \"arguments\": %}]", kGood, kBad},
+        Spelling{CallFormat::phi4, "Hi <|tool_call|>[{\"name\": \"f\", \"arguments\": %}]<|/tool_call|>",
+                 kGood, kBad},
+        Spelling{CallFormat::granite, "Hi <|tool_call|>[{\"name\": \"f\", \"arguments\": %}]", kGood, kBad},
+        Spelling{CallFormat::granite, "Hi <tool_call>[{\"name\": \"f\", \"arguments\": %}]</tool_call>",
+                 kGood, kBad},
+        Spelling{CallFormat::granite, "[{\"name\": \"f\", \"arguments\": %}]", kGood, kBad},
+        Spelling{CallFormat::hermes, "{\"name\": \"f\", \"arguments\": %}", kGood, kBad},
+        Spelling{CallFormat::json, "{\"name\": \"f\", \"arguments\": %}", kGood, kBad},
+        Spelling{CallFormat::llama3, "{\"name\": \"f\", \"parameters\": %}", kGood, kBad},
+        Spelling{CallFormat::llama3, "Hi <|python_tag|>{\"name\": \"f\", \"parameters\": %}", kGood, kBad},
+        Spelling{CallFormat::qwen3_coder, "Hi <function=f>\n<parameter=n>\n%\n</parameter>\n</function>", "3",
+                 "x"},
+        Spelling{CallFormat::deepseek_v31, "Hi <｜tool▁call▁begin｜>f<｜tool▁sep｜>%<｜tool▁call▁end｜>",
+                 kGood, kBad},
+        Spelling{CallFormat::kimi_k2,
+                 "Hi <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>%<|tool_call_end|>", kGood,
+                 kBad},
+        Spelling{CallFormat::glm4, "f\n%", kGood, kBad},
+        Spelling{CallFormat::functionary_v32, "f\n%", kGood, kBad},
+        Spelling{CallFormat::functionary_v32, "all\nHi\n>>>f\n%", kGood, kBad},
+        Spelling{CallFormat::harmony, "<|channel|>commentary to=functions.f <|constrain|>json<|message|>%",
+                 kGood, kBad},
+        Spelling{CallFormat::harmony, " to=functions.f<|channel|>commentary json<|message|>%", kGood, kBad}),
+    [](const auto& each) {
+      return std::string(testing::name_of(each.param.format)) + std::to_string(each.index);
+    });
+
+TEST(CallConstraint, TextMayStandForStrictCalls) {
+  for (const CallFormat format :
+       {CallFormat::json, CallFormat::llama3, CallFormat::hermes, CallFormat::glm4}) {
+    const auto answer = strict_answer(format, "{}");
+    ASSERT_TRUE(answer);
+    for (const char* text : {"", "Hi {\"name\": \"f\"}", "`x` is", "```python\nf()\n```"})
+      EXPECT_TRUE(takes(answer, text)) << testing::name_of(format) << text;
+  }
+  const auto glm = strict_answer(CallFormat::glm4, "{}");
+  EXPECT_FALSE(takes(glm, "Hi\nf\n{\"x\": 1}"));
+  const auto hermes = strict_answer(CallFormat::hermes, "{}");
+  EXPECT_FALSE(takes(hermes, "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"));
+  EXPECT_FALSE(takes(hermes, "```json\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n```"));
+}
+
+TEST(CallConstraint, NamesOfToolsMayHaveAnyByteOfNames) {
+  ToolSet set;
+  set.tools = test::packed(R"([{"type":"function","function":{"name":"a-b.c/d:e_1"}}])");
+  set.strict = true;
+  for (int i = 0; i <= static_cast<int>(kLastCallFormat); ++i)
+    EXPECT_TRUE(played(**call_constraint(set, {.calls = static_cast<CallFormat>(i)})));
+  const auto glm = played(**call_constraint(set, {.calls = CallFormat::glm4}));
+  EXPECT_FALSE(takes(glm, "Hi\na-b.c/d:e_1\n{"));
+  EXPECT_TRUE(takes(glm, "Hi\na-bxc/d:e_1\n{"));
+}
+
+TEST(CallConstraint, ProseAboutRecipientsIsNoCallOfHarmony) {
+  const auto answer = strict_answer(CallFormat::harmony, "{}");
+  EXPECT_TRUE(takes(answer, "<|channel|>final<|message|>Set to=functions.x there"));
+  EXPECT_FALSE(takes(answer, "<|channel|>commentary\nto=functions.f<|message|>{\"x\": 1}"));
+  EXPECT_FALSE(
+      takes(answer, "<|channel|>analysis<|message|>A<|channel|>commentary to=f<|message|>{\"x\": 1}"));
+}
+
+TEST(CallConstraint, TypesOfAParameterMayBeAUnion) {
+  const auto text = [](const char* schema, const std::string& value) {
+    const auto answer = strict_answer(CallFormat::qwen3_coder, schema);
+    return answer && takes(answer, "<tool_call>\n<function=f>\n<parameter=u>\n" + value +
+                                       "\n</parameter>\n</function>\n</tool_call>");
+  };
+  EXPECT_TRUE(text(R"({"u":{"type":["string","integer"]}})", "5.5"));
+  EXPECT_TRUE(text(R"({"u":{"anyOf":[{"type":"string"},{"type":"null"}],"default":null}})", "Oslo"));
+  EXPECT_TRUE(text(R"({"u":{"oneOf":[{"type":"string"},{"type":"integer"}]}})", "5"));
+}
+
+TEST(CallConstraint, AFormatOfATextIsRefused) {
+  ToolSet set = tools(ToolSet::Choice::required);
+  set.tools = test::packed(R"([{"type":"function","function":{"name":"odd","parameters":{"properties":{)"
+                           R"("d":{"anyOf":[{"type":"string","format":"date"},{"type":"null"}]}}}}}])");
+  EXPECT_FALSE(call_constraint(set, {.calls = CallFormat::qwen3_coder}));
+  EXPECT_TRUE(call_constraint(set, {.calls = CallFormat::hermes}));
 }
 
 }  // namespace
