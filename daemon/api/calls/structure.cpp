@@ -5,10 +5,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "backends/call_markers.hpp"
+#include "backends/grammar/fuel.hpp"
 #include "config/name_list.hpp"
 #include "daemon/api/calls/format_table.hpp"
 #include "daemon/api/calls/parameter_value.hpp"
@@ -68,12 +70,29 @@ bool refers_elsewhere(JsonView value) {
   return false;
 }
 
+bool refers(JsonView value) {
+  if (!value.is_array() && !value.is_object()) return false;
+  for (const auto& [key, member] : value.members())
+    if ((key == "$ref" && member.is_string()) || refers(member)) return true;
+  return false;
+}
+
+std::size_t bytes_of_definitions(JsonView parameters) {
+  std::size_t out = 0;
+  for (const std::string_view key : {"$defs", "definitions"})
+    if (const JsonView all = parameters.find(key)) out += all.bytes().size();
+  return out;
+}
+
+using Names = std::unordered_set<std::string_view>;
+
 // A parameter's text in XML.
 struct Parameter {
   std::string_view name;
   JsonView schema;
   bool required = false;
   bool text = false;                              // free text; else JSON by the schema
+  bool refers = false;                            // to the definitions of its tool
   std::vector<std::string_view> enumerated = {};  // text: one of these; empty: any
 };
 
@@ -89,20 +108,20 @@ Result<std::vector<Parameter>> parameters_of(const Tool& tool, const FormatRow& 
                       "it has \"" + std::string(keyword) + "\" at its top." + std::string(kXmlOnly));
   const JsonView properties = tool.parameters.member("properties"),
                  required = tool.parameters.member("required");
-  const auto is_required = [&](std::string_view name) {
-    if (!required.is_array()) return false;
-    for (const auto& [key, one] : required.members())
-      if (one.is_string() && one.text() == name) return true;
-    return false;
-  };
+  Names known, demanded;
+  if (properties.is_object())
+    for (const auto& [name, schema] : properties.members()) known.insert(name);
   if (required.is_array())
-    for (const auto& [key, one] : required.members())
-      if (one.is_string() && !(properties.is_object() && properties.find(one.text())))
+    for (const auto& [key, one] : required.members()) {
+      if (!one.is_string()) continue;
+      if (!known.contains(one.text()))
         return unserved(tool.name, "the required " + config::quoted(one.text()) +
                                        " is not among its properties." + std::string(kXmlOnly));
+      demanded.insert(one.text());
+    }
   if (!properties.is_object()) return out;
   for (const auto& [name, schema] : properties.members()) {
-    Parameter parameter{.name = name, .schema = schema, .required = is_required(name)};
+    Parameter parameter{.name = name, .schema = schema, .required = demanded.contains(name)};
     if (name.empty() || name.contains(row.key_close) || name.contains('\n') || name.size() > 256)
       return unserved(tool.name,
                       "the name " + config::quoted(name) + " cannot be written." + std::string(kXmlOnly));
@@ -132,6 +151,8 @@ Result<std::vector<Parameter>> parameters_of(const Tool& tool, const FormatRow& 
     } else if (refers_elsewhere(schema)) {
       return unserved(tool.name, config::quoted(name) + " has a \"$ref\" that leads out of \"$defs\"." +
                                      std::string(kXmlOnly));
+    } else {
+      parameter.refers = refers(schema);
     }
     out.push_back(std::move(parameter));
   }
@@ -195,9 +216,21 @@ class CallStructure {
       }
       auto parameters = parameters_of(all_.back(), row_);
       if (!parameters) return pass(parameters);
+      if (auto ok = count_definitions(all_.back(), *parameters); !ok) return ok;
       xml_.push_back(*std::move(parameters));
     }
     return {};
+  }
+
+  // Each parameter that refers to them repeats all of them.
+  Result<void> count_definitions(const Tool& tool, const std::vector<Parameter>& parameters) {
+    if (!tool.parameters) return {};
+    const auto referring = static_cast<std::size_t>(std::ranges::count(parameters, true, &Parameter::refers));
+    definition_bytes_ += referring * bytes_of_definitions(tool.parameters);
+    if (definition_bytes_ <= grammar::Limits{}.text) return {};
+    return unserved(tool.name,
+                    "its definitions, written for each parameter that refers to them, have more than " +
+                        std::to_string(grammar::Limits{}.text) + " bytes." + std::string(kXmlOnly));
   }
 
   static Result<void> check(const Tool& tool) {
@@ -557,7 +590,7 @@ class CallStructure {
 
   // With the definitions that its references lead to.
   void property_schema(const Tool& tool, JsonView schema) {
-    if (!schema.is_object()) return out_.value(schema);
+    if (!schema.is_object() || !refers(schema)) return out_.value(schema);
     out_.object([&] {
       for (const auto& [key, value] : schema.members()) {
         if (key == "$defs" || key == "definitions") continue;
@@ -593,6 +626,7 @@ class CallStructure {
   std::vector<Tool> all_;                    // those that may be called
   std::vector<std::vector<Parameter>> xml_;  // of each; empty of other notations
   TagWriter out_;
+  std::size_t definition_bytes_ = 0;  // written so far, or to be
 };
 
 }  // namespace

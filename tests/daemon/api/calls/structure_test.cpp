@@ -305,5 +305,28 @@ TEST(CallConstraint, AFormatOfATextIsRefused) {
   EXPECT_TRUE(call_constraint(set, {.calls = CallFormat::hermes}));
 }
 
+// A small body would become a constraint of gigabytes.
+TEST(CallConstraint, DefinitionsAreNotRepeatedWithoutEnd) {
+  std::string definitions, referring, plain;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string n = std::to_string(i);
+    definitions += (i > 0 ? "," : "") + ("\"d" + n + R"(":{"type":"integer"})");
+    referring += (i > 0 ? "," : "") + ("\"a" + n + R"(":{"$ref":"#/$defs/d0"})");
+    plain += (i > 0 ? "," : "") + ("\"a" + n + R"(":{"type":"integer"})");
+  }
+  const auto constrained = [&](const std::string& properties) {
+    ToolSet set = tools(ToolSet::Choice::required);
+    set.tools = test::packed(R"([{"type":"function","function":{"name":"big","parameters":{"properties":{)" +
+                             properties + R"(},"$defs":{)" + definitions + "}}}}]");
+    return call_constraint(set, {.calls = CallFormat::qwen3_coder});
+  };
+  const auto many = constrained(referring);
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().code, ErrorCode::unsupported_feature);
+  EXPECT_NE(many.error().message.find("\"big\""), std::string::npos) << many.error().message;
+  ASSERT_TRUE(constrained(plain));
+  EXPECT_LT((*constrained(plain))->source.bytes().size(), std::size_t{1} << 20);
+}
+
 }  // namespace
 }  // namespace flyball::api::calls
