@@ -85,7 +85,7 @@ TEST(ToolPrompt, WritesCallsAsTheTextThatMadeThem) {
           {"role":"tool","content":"twice"},
           {"role":"user","content":"So?"}])";
   const json messages = told(history);
-  ASSERT_EQ(messages.size(), 7U);
+  ASSERT_EQ(messages.size(), 6U);
   EXPECT_EQ(messages[2],
             (json{{"role", "assistant"},
                   {"content",
@@ -99,10 +99,9 @@ TEST(ToolPrompt, WritesCallsAsTheTextThatMadeThem) {
   EXPECT_EQ(messages[4],
             (json{{"role", "assistant"}, {"content", R"({"name": "weather", "arguments": "no JSON"})"}}));
   EXPECT_EQ(messages[5],
-            (json{{"role", "user"}, {"content", "Tool result of weather: failed\nTool result: twice"}}));
-  EXPECT_EQ(messages[6], (json{{"role", "user"}, {"content", "So?"}}));
+            (json{{"role", "user"}, {"content", "Tool result of weather: failed\nTool result: twice\nSo?"}}));
   const json without_tools = told(history, "");
-  ASSERT_EQ(without_tools.size(), 6U) << "nothing is told";
+  ASSERT_EQ(without_tools.size(), 5U) << "nothing is told";
   EXPECT_EQ(without_tools[0]["content"], "Rain?");
   EXPECT_EQ(without_tools[1], messages[2]);
 }
