@@ -605,8 +605,8 @@ class EngineBackend final : public Backend {
     return std::nullopt;
   }
 
-  // Whether the words of a constraint may begin with the rest of reasoning, which is free text. Such are
-  // those of structural tags.
+  // True where words of the constraint may begin with the rest of reasoning, as free text: those of
+  // structural tags may.
   bool takes_reasoning(const CompiledConstraint& constraint) const {
     if (!parts_.text.chat_template) return false;
     const std::string_view end = text::reasoning_end(parts_.text.chat_template->answer_form());

@@ -14,8 +14,8 @@ namespace flyball::engine {
 
 class MarkerTokens {
  public:
-  // Those of the form's markers that the vocabulary has as control tokens below vocab_size. The tokenizer
-  // outlives this.
+  // Takes those of the form's markers that the vocabulary has as control tokens below vocab_size. The
+  // tokenizer outlives this.
   MarkerTokens(const text::Tokenizer& tokenizer, std::uint32_t vocab_size, const AnswerForm& form);
 
   bool empty() const noexcept { return markers_.empty(); }

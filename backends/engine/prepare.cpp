@@ -82,7 +82,7 @@ std::vector<text::TextSpan> within(const std::vector<text::TextSpan>& spans, std
   return out;
 }
 
-// Whether the template itself has opened reasoning at the end.
+// True where the template itself has opened reasoning at the end.
 bool opens_reasoning(const text::Rendered& rendered, const AnswerForm& form) {
   if (!text::ends_in_reasoning(rendered.text, form)) return false;
   const std::size_t last = rendered.text.find_last_not_of(" \t\r\n");

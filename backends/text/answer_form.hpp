@@ -1,4 +1,4 @@
-// Which form a model's answers have, found out by the markers in its chat template: a model writes its calls
+// The form of a model's answers, found out by the markers in its chat template: a model writes its calls
 // as the template writes those of earlier turns.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace flyball::text {
 // `in_reasoning` is false: only a rendered prompt tells.
 AnswerForm find_answer_form(std::string_view template_source) noexcept;
 
-// Whether the answer to a prompt that ends so begins within reasoning: the template has opened it.
+// True where an answer to a prompt that ends so begins within reasoning: the template has opened it.
 bool ends_in_reasoning(std::string_view rendered, const AnswerForm& form) noexcept;
 
 // The text that ends reasoning which a prompt has opened.

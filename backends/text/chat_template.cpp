@@ -136,7 +136,7 @@ class JoinedTurns {
   }
 
  private:
-  // Whether a text is added to the last turn.
+  // True where a text of this role is added to the last turn.
   bool is_joined(std::optional<ChatRole> role) const {
     if (turns_.empty()) return false;
     const Turn& last = turns_.back();

@@ -9,7 +9,7 @@
 namespace flyball::api {
 namespace {
 
-// Whether the model's chat template has no place for parts of the request.
+// True where the model's chat template has no place for parts of the request.
 bool needs_told_tools(const Generate& request, const BackendInfo* file) {
   const auto* const chat = request.kind == Generate::Kind::chat && traits_of(file).tool_template == false
                                ? std::get_if<ChatPrompt>(&request.prompts.front())

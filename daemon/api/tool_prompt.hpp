@@ -7,7 +7,7 @@
 
 namespace flyball::api {
 
-// Whether a chat has a part that such a template leaves out: tools, calls, or results of tools.
+// True where a chat has a part that such a template leaves out: tools, calls, or results of tools.
 bool has_tool_parts(const ChatPrompt& prompt) noexcept;
 
 // The same chat for such a model, without ChatPrompt::tools:

@@ -141,7 +141,7 @@ struct DeltaMembers {
   }
 };
 
-// Whether an answer only calls tools: its content is null.
+// True where an answer only calls tools: its content is null.
 bool has_no_content(const Choice& choice) noexcept {
   return choice.text.empty() && !choice.calls.empty();
 }
