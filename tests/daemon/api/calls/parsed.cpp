@@ -1,7 +1,6 @@
 #include "tests/daemon/api/calls/parsed.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -12,16 +11,16 @@
 #include "daemon/api/calls/parser.hpp"
 #include "tests/harness/packed.hpp"
 
+namespace flyball {
+void PrintTo(CallFormat format, std::ostream* out) {
+  *out << text::to_string(format);
+}
+}  // namespace flyball
+
 namespace flyball::api::calls::testing {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-constexpr std::array<std::string_view, 18> kFormatNames{
-    "json",         "hermes",  "llama3",  "mistral",     "mistral_v11",     "qwen3_coder",     "deepseek_v3",
-    "deepseek_v31", "harmony", "granite", "command_r7b", "functionary_v31", "functionary_v32", "phi4",
-    "glm4",         "glm45",   "kimi_k2", "minimax_m2"};
-static_assert(kFormatNames.size() == static_cast<std::size_t>(kLastCallFormat) + 1);
 
 Choice wanted(const OrderedJson& want) {
   Choice out;
@@ -44,10 +43,6 @@ AnswerForm form_of(CallFormat format, const OrderedJson& json) {
 
 }  // namespace
 
-std::string_view name_of(CallFormat format) {
-  return kFormatNames.at(static_cast<std::size_t>(format));
-}
-
 std::shared_ptr<const ToolSet> tools_of(std::string_view json) {
   auto out = std::make_shared<ToolSet>();
   out->tools = test::packed(json);
@@ -56,7 +51,7 @@ std::shared_ptr<const ToolSet> tools_of(std::string_view json) {
 
 std::vector<Case> cases_of(CallFormat format) {
   const std::string path = std::string(FLYBALL_SOURCE_DIR "/tests/daemon/api/calls/cases/") +
-                           std::string(name_of(format)) + ".json";
+                           std::string(text::to_string(format)) + ".json";
   std::ifstream file(path);
   if (!file) std::abort();
   const auto document = OrderedJson::parse(file);

@@ -2,13 +2,19 @@
 #pragma once
 
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backends/answer_form.hpp"
+#include "backends/text/answer_form.hpp"
 #include "daemon/api/answer.hpp"
 #include "daemon/api/tool_set.hpp"
+
+namespace flyball {
+void PrintTo(CallFormat format, std::ostream* out);
+}  // namespace flyball
 
 namespace flyball::api::calls::testing {
 
@@ -20,7 +26,6 @@ struct Case {
   Choice want;  // an id that is "" may be any
 };
 
-std::string_view name_of(CallFormat format);  // "hermes"
 std::vector<Case> cases_of(CallFormat format);
 std::shared_ptr<const ToolSet> tools_of(std::string_view json);
 

@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, CallsOf, ::testing::ValuesIn([] {
                              all.push_back(static_cast<CallFormat>(i));
                            return all;
                          }()),
-                         [](const auto& each) { return std::string(testing::name_of(each.param)); });
+                         [](const auto& each) { return std::string(text::to_string(each.param)); });
 
 std::string events_of(TextParser& parser, std::string_view text) {
   AnswerEvents events;

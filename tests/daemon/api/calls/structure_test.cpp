@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConstrainedCallsOf, ::testing::ValuesIn([] {
                              all.push_back(static_cast<CallFormat>(i));
                            return all;
                          }()),
-                         [](const auto& each) { return std::string(testing::name_of(each.param)); });
+                         [](const auto& each) { return std::string(text::to_string(each.param)); });
 
 TEST(CallConstraint, NothingIsConstrainedWhereTheModelMayDoAsItLikes) {
   ToolSet set = tools(ToolSet::Choice::automatic);
@@ -206,6 +206,10 @@ struct Spelling {
   const char *good, *bad;
 };
 
+void PrintTo(const Spelling& one, std::ostream* out) {
+  *out << text::to_string(one.format) << ": " << one.call;
+}
+
 class CallConstraintOf : public ::testing::TestWithParam<Spelling> {};
 
 TEST_P(CallConstraintOf, EverySpellingThatIsReadIsHeldToTheSchema) {
@@ -249,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(
                  kGood, kBad},
         Spelling{CallFormat::harmony, " to=functions.f<|channel|>commentary json<|message|>%", kGood, kBad}),
     [](const auto& each) {
-      return std::string(testing::name_of(each.param.format)) + std::to_string(each.index);
+      return std::string(text::to_string(each.param.format)) + std::to_string(each.index);
     });
 
 TEST(CallConstraint, TextMayStandForStrictCalls) {
@@ -258,7 +262,7 @@ TEST(CallConstraint, TextMayStandForStrictCalls) {
     const auto answer = strict_answer(format, "{}");
     ASSERT_TRUE(answer);
     for (const char* text : {"", "Hi {\"name\": \"f\"}", "`x` is", "```python\nf()\n```"})
-      EXPECT_TRUE(takes(answer, text)) << testing::name_of(format) << text;
+      EXPECT_TRUE(takes(answer, text)) << text::to_string(format) << text;
   }
   const auto glm = strict_answer(CallFormat::glm4, "{}");
   EXPECT_FALSE(takes(glm, "Hi\nf\n{\"x\": 1}"));
