@@ -43,6 +43,8 @@ Result<CompiledConstraint> ConstraintCache::compiled(const std::string& owner, c
 
 CompiledConstraint ConstraintCache::with(std::shared_ptr<const constrain::Program> program,
                                          bool marks_control) {
+  if (marks_control && !markers_)
+    markers_ = std::make_shared<const MarkerTokens>(*tokenizer_, vocab_size_, form_);
   const auto markers = marks_control && !markers_->empty() ? markers_ : nullptr;
   auto& vocabulary = markers ? marked_ : vocabulary_;
   if (!vocabulary) vocabulary = vocabulary_of(*tokenizer_, vocab_size_, markers.get());

@@ -30,10 +30,9 @@ class ConstraintCache {
   static constexpr std::size_t kBytes = std::size_t{64} << 20U;  // of programs; answers may hold more
 
   // The tokenizer outlives this; tokens below vocab_size may be sampled.
-  ConstraintCache(const text::Tokenizer& tokenizer, std::uint32_t vocab_size, const AnswerForm& form = {})
-      : tokenizer_(&tokenizer),
-        vocab_size_(vocab_size),
-        markers_(std::make_shared<const MarkerTokens>(tokenizer, vocab_size, form)) {}
+  ConstraintCache(const text::Tokenizer& tokenizer, std::uint32_t vocab_size,
+                  const AnswerForm& form = {}) noexcept
+      : tokenizer_(&tokenizer), vocab_size_(vocab_size), form_(form) {}
 
   // Fails as constrain::compile does. marks_control: as in the request. The first call lays out the
   // vocabulary, and so does the first of those that mark, where the model has markers: some 0.1 s for 150,000
@@ -52,8 +51,9 @@ class ConstraintCache {
 
   const text::Tokenizer* tokenizer_;
   std::uint32_t vocab_size_;
-  std::shared_ptr<const MarkerTokens> markers_;
-  std::shared_ptr<const constrain::Vocabulary> vocabulary_, marked_;  // null until they are needed
+  AnswerForm form_;
+  std::shared_ptr<const MarkerTokens> markers_;                       // null until they are needed
+  std::shared_ptr<const constrain::Vocabulary> vocabulary_, marked_;  // the same
   std::list<Kept> programs_;                                          // the one used last is first
   std::unordered_map<std::string, std::list<Kept>::iterator> by_key_;
   std::size_t bytes_ = 0;

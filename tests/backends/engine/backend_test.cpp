@@ -419,10 +419,10 @@ TEST(Engine, AConstraintEndsReasoningThatItHasNoPlaceFor) {
   const auto tag = [](const std::string& format) {
     return Constraint{Constraint::Kind::structural_tag, test::packed(R"({"format": )" + format + "}")};
   };
-  EXPECT_EQ(rendered(std::nullopt), "hi<think>\n");
-  EXPECT_EQ(rendered(Constraint{Constraint::Kind::json_object, {}}), "hi<think>\n</think>\n\n");
-  EXPECT_EQ(rendered(tag(R"({"type": "const_string", "value": "a"})")), "hi<think>\n</think>\n\n");
-  EXPECT_EQ(rendered(tag(R"({"type": "any_text"})")), "hi<think>\n");
+  EXPECT_EQ(rendered(std::nullopt), "hi<think>");
+  EXPECT_EQ(rendered(Constraint{Constraint::Kind::json_object, {}}), "hi<think></think>\n\n");
+  EXPECT_EQ(rendered(tag(R"({"type": "const_string", "value": "a"})")), "hi<think></think>\n\n");
+  EXPECT_EQ(rendered(tag(R"({"type": "any_text"})")), "hi<think>");
 }
 
 TEST(Engine, SeedsAreReproducibleAndDiffer) {
