@@ -8,6 +8,7 @@
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
 #include "daemon/api/json_rewriter.hpp"
+#include "daemon/api/tool_set.hpp"
 
 namespace flyball::api {
 namespace {
@@ -24,13 +25,6 @@ FieldOf field_of(HistoryObject of) noexcept {
   return of == HistoryObject::message ? FieldOf::message
          : of == HistoryObject::call  ? FieldOf::call
                                       : FieldOf::called_function;
-}
-
-bool is_name_of_tool(std::string_view name) noexcept {
-  constexpr std::size_t kMaxBytes = 128;  // OpenAI has 64, and gateways of tools write longer ones
-  return !name.empty() && name.size() <= kMaxBytes &&
-         name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/-") ==
-             std::string_view::npos;
 }
 
 // Tools without members that are null, which templates would print, or that are not for them: of a tool and
@@ -119,9 +113,8 @@ Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints
     if (!function.is_object() || !function.find("name").is_string())
       return field_error(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
     const std::string_view name = function.find("name").text();
-    if (!is_name_of_tool(name))
-      return field_error(ErrorCode::invalid_value, place + ".function.name",
-                         "must be 1 to 128 letters, digits, '_', '.', ':', '/' and '-'");
+    if (!is_tool_name(name))
+      return field_error(ErrorCode::invalid_value, place + ".function.name", std::string(kToolNameRule));
     if (!names.insert(name).second)
       return field_error(ErrorCode::invalid_value, place + ".function.name",
                          "is the name of an earlier tool");

@@ -1,12 +1,28 @@
 // The tools of a request and what its client wants of them, whatever API it speaks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "config/packed_json.hpp"
 
 namespace flyball::api {
+
+// The name of a tool: 1 to 128 of [A-Za-z0-9_.-], and of ":" and "/", which gateways of tools write. OpenAI
+// allows 64.
+inline constexpr std::size_t kMaxToolNameBytes = 128;
+inline constexpr std::string_view kToolNameRule =
+    "must be 1 to 128 letters, digits, '_', '.', ':', '/' and '-'";
+constexpr bool is_tool_name_byte(int byte) noexcept {
+  return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z') ||
+         byte == '_' || byte == '.' || byte == ':' || byte == '/' || byte == '-';
+}
+constexpr bool is_tool_name(std::string_view text) noexcept {
+  return !text.empty() && text.size() <= kMaxToolNameBytes &&
+         std::ranges::all_of(text, [](char c) { return is_tool_name_byte(static_cast<unsigned char>(c)); });
+}
 
 struct ToolSet {
   enum class Choice : std::uint8_t {

@@ -205,9 +205,9 @@ class MessagesReader {
     if (!id) return pass(id);
     if (!name) return pass(name);
     // Each result repeats the name of its call.
-    if (name->empty() || name->size() > kMaxNameBytes)
+    if (name->empty() || name->size() > kMaxToolNameBytes)
       return field_error(ErrorCode::invalid_value, place + ".name",
-                         "must have 1 to " + std::to_string(kMaxNameBytes) + " bytes");
+                         "must have 1 to " + std::to_string(kMaxToolNameBytes) + " bytes");
     if (const JsonView input = block.member("input"); input && !input.is_object())
       return field_error(ErrorCode::invalid_value, place + ".input", "must be an object");
     called_.insert_or_assign(*id, *name);

@@ -13,13 +13,6 @@
 namespace flyball::api::anthropic {
 namespace {
 
-// Anthropic's rule, and '.', ':' and '/'.
-bool is_name(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= kMaxNameBytes &&
-         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/-") ==
-             std::string_view::npos;
-}
-
 Result<bool> read_flag(JsonView object, std::string_view name, const std::string& place) {
   const JsonView value = object.member(name);
   if (!value) return false;
@@ -41,9 +34,8 @@ Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& u
   const JsonView name = tool.member("name"), description = tool.member("description"),
                  schema = tool.member("input_schema");
   if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
-  if (!name.is_string() || !is_name(name.text()))
-    return field_error(ErrorCode::invalid_value, place + ".name",
-                       "must be 1 to 128 letters, digits, '_', '.', ':', '/' and '-'");
+  if (!name.is_string() || !is_tool_name(name.text()))
+    return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
   if (!names.insert(name.text()).second)
     return field_error(ErrorCode::invalid_value, place + ".name",
                        "is " + config::quoted(name.text()) + ", which is another tool's name");

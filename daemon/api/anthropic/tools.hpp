@@ -10,8 +10,6 @@
 
 namespace flyball::api::anthropic {
 
-inline constexpr std::size_t kMaxNameBytes = 128;  // of a tool, as in Anthropic's API
-
 // `tools` and `tool_choice` of the body; null where it has no tools. A set is strict where one of its tools
 // is. missing_field, invalid_value, unsupported_value ("tools[2].type"): a tool that Anthropic's servers run,
 // or whose schema its models know by heart, is refused by its type.

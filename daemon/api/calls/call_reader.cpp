@@ -70,15 +70,6 @@ Reading<bool> read_until(CallReader& reader, std::span<const std::string_view> e
 
 }  // namespace
 
-bool is_name_byte(int byte) noexcept {
-  return is_alphanumeric(byte) || byte == '_' || byte == '.' || byte == '-' || byte == ':' || byte == '/';
-}
-
-bool is_call_name(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= kMaxNameBytes &&
-         std::ranges::all_of(text, [](char c) { return is_name_byte(static_cast<unsigned char>(c)); });
-}
-
 CallReader::CallReader(std::shared_ptr<const ToolSet> set, std::string_view ids_from)
     : tools(set && set->choice != ToolSet::Choice::none && !set->tools.empty() ? std::move(set) : nullptr),
       ids(ids_from) {}
@@ -183,7 +174,7 @@ Reading<int> CallReader::next_solid() {
 Reading<bool> CallReader::name(std::string& out, std::size_t limit) {
   for (;;) {
     const int byte = co_await feed.peek();
-    if (!is_name_byte(byte)) co_return !out.empty();
+    if (!is_tool_name_byte(byte)) co_return !out.empty();
     if (out.size() == limit) co_return false;
     out += static_cast<char>(byte);
     feed.take(1);

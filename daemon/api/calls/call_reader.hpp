@@ -18,12 +18,6 @@
 
 namespace flyball::api::calls {
 
-inline constexpr std::size_t kMaxNameBytes = 128;
-
-// [A-Za-z0-9_.-], and ":" and "/", which some families' names have.
-bool is_name_byte(int byte) noexcept;
-bool is_call_name(std::string_view text) noexcept;  // 1 to kMaxNameBytes of them
-
 struct CallReader {
   // `ids`: other texts make other ids.
   CallReader(std::shared_ptr<const ToolSet> tools, std::string_view ids);
@@ -58,7 +52,7 @@ struct CallReader {
   Reading<bool> sees(std::string_view text);     // as comes(), and reads nothing
   Reading<bool> comes(std::string_view text);    // white space, then the text
   // These may have read a part.
-  Reading<bool> name(std::string& out, std::size_t limit);         // as is_call_name, as long as it goes
+  Reading<bool> name(std::string& out, std::size_t limit);         // as is_tool_name, as long as it goes
   Reading<bool> json_string(std::string& out, std::size_t limit);  // more bytes than that are left out
   Reading<bool> skip_json();                                       // any value
   // An object, a string that spells one, or null for an empty one; to `held`, or as events where that is

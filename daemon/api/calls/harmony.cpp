@@ -12,7 +12,7 @@ namespace flyball::api::calls {
 namespace {
 
 constexpr std::size_t kMaxHeaderParts = 16;  // words and markers; known headers have at most 10
-constexpr std::size_t kMaxWordBytes = 160;   // "functions." and a name of kMaxNameBytes
+constexpr std::size_t kMaxWordBytes = 160;   // "functions." and a name of kMaxToolNameBytes
 constexpr std::array<std::string_view, 5> kRoles{"assistant", "user", "system", "developer", "tool"};
 constexpr std::array<std::string_view, 3> kChannels{kHarmonyReasoning, kHarmonyPreamble, kHarmonyAnswer};
 
@@ -106,7 +106,7 @@ class HarmonyAnswer {
     return name;
   }
   bool is_call() const {
-    return is_call_name(called()) &&
+    return is_tool_name(called()) &&
            (recipient_.starts_with(kHarmonyFunctions) || reader_.is_tool(recipient_));
   }
 

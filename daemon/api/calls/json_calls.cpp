@@ -32,7 +32,7 @@ class JsonCall {
     if (!co_await reader_.comes("{")) co_return false;
     for (;;) {
       std::string key;
-      if (!co_await reader_.json_string(key, kMaxNameBytes)) co_return false;
+      if (!co_await reader_.json_string(key, kMaxToolNameBytes)) co_return false;
       if (!co_await reader_.comes(":")) co_return false;
       if (!co_await member(key)) co_return false;
       if (co_await reader_.comes("}")) co_return true;
@@ -50,13 +50,13 @@ class JsonCall {
 
   Reading<bool> name() {
     std::string name;
-    if (!co_await reader_.json_string(name, kMaxNameBytes + 1)) co_return false;
+    if (!co_await reader_.json_string(name, kMaxToolNameBytes + 1)) co_return false;
     const bool is_name = take_name(std::move(name));
     co_return is_name;
   }
 
   bool take_name(std::string name) {
-    if (!is_call_name(name)) return false;
+    if (!is_tool_name(name)) return false;
     if (known_names_ && !reader_.is_tool(name)) return false;
     name_ = std::move(name);
     // Without a marker, only arguments tell a call from an answer in JSON.
@@ -86,7 +86,7 @@ class JsonCall {
   Reading<bool> id() {
     const int first = co_await reader_.next_solid();
     if (first == '"') {
-      const bool result = co_await reader_.json_string(id_, kMaxNameBytes);
+      const bool result = co_await reader_.json_string(id_, kMaxToolNameBytes);
       co_return result;
     }
     const bool result = co_await reader_.skip_json();

@@ -7,7 +7,7 @@ namespace {
 Reading<bool> tool_name(CallReader& reader, std::string& out) {
   for (std::size_t n = 0;; ++n) {
     const int byte = co_await reader.feed.peek(n);
-    if (!is_name_byte(byte)) break;
+    if (!is_tool_name_byte(byte)) break;
     out += static_cast<char>(byte);
     if (!reader.is_tool_beginning(out)) co_return false;
   }
@@ -35,7 +35,7 @@ Reading<bool> head(CallReader& reader, const FormatRow& row, bool known, std::st
     if (!co_await tool_name(reader, name)) co_return false;
   } else {
     co_await reader.next_solid();
-    if (!co_await reader.name(name, kMaxNameBytes)) co_return false;
+    if (!co_await reader.name(name, kMaxToolNameBytes)) co_return false;
   }
   if (row.name_is_id) {
     id = name;
@@ -46,7 +46,7 @@ Reading<bool> head(CallReader& reader, const FormatRow& row, bool known, std::st
   if (!row.id_open.empty()) {
     if (co_await reader.comes(row.id_open)) {
       co_await reader.next_solid();
-      if (!co_await reader.name(id, kMaxNameBytes)) co_return false;
+      if (!co_await reader.name(id, kMaxToolNameBytes)) co_return false;
     }
   }
   // A line's end is white space itself.

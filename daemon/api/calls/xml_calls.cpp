@@ -17,7 +17,7 @@ class XmlCall {
   Reading<bool> read() {
     std::string name;
     co_await reader_.next_solid();
-    if (!co_await reader_.name(name, kMaxNameBytes)) co_return false;
+    if (!co_await reader_.name(name, kMaxToolNameBytes)) co_return false;
     if (!co_await reader_.literal(row_.name_close)) co_return false;
     if (row_.name_close.empty()) {
       if (!co_await reader_.sees(row_.key_open)) {
