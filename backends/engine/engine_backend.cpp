@@ -609,10 +609,10 @@ class EngineBackend final : public Backend {
   // structural tags may.
   bool takes_reasoning(const CompiledConstraint& constraint) const {
     if (!parts_.text.chat_template) return false;
-    const std::string_view end = text::reasoning_end(parts_.text.chat_template->answer_form());
+    const std::string end = text::reasoning_end(parts_.text.chat_template->answer_form());
     if (end.empty()) return false;
     auto matcher = constrain::Matcher::begin(std::make_shared<constrain::Automaton>(constraint.program));
-    return matcher && matcher->accept("Well. " + std::string(end)).value_or(false);
+    return matcher && matcher->accept("Well. " + end).value_or(false);
   }
 
   // The error that ends it, if any; otherwise it has ended, or the engine thread has it.

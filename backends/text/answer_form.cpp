@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <utility>
+#include <span>
+
+#include "backends/call_markers.hpp"
 
 namespace flyball::text {
 namespace {
@@ -43,14 +45,10 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(kLastCallFormat)
 constexpr std::array<std::string_view, static_cast<std::size_t>(kLastReasoningFormat) + 1> kReasoningNames{
     "none", "think", "brackets"};
 
-struct Markers {
-  std::string_view open, close;  // "": the form opens none in a prompt
-};
-Markers reasoning_markers(const AnswerForm& form) noexcept {
-  if (form.calls == CallFormat::command_r7b) return {"<|START_THINKING|>", "<|END_THINKING|>"};
-  if (form.reasoning == ReasoningFormat::think) return {"<think>", "</think>\n\n"};
-  if (form.reasoning == ReasoningFormat::brackets) return {"[THINK]", "[/THINK]"};
-  return {};
+// The beginning and the end of reasoning; empty where the form opens none in a prompt.
+std::span<const std::string_view> reasoning_markers(const AnswerForm& form) noexcept {
+  if (form.calls == CallFormat::command_r7b) return std::span(call_markers::kCommandR7b).first(2);
+  return markers_of(form.reasoning);
 }
 
 bool holds(std::string_view text, std::string_view part) noexcept {
@@ -83,14 +81,17 @@ AnswerForm find_answer_form(std::string_view template_source) noexcept {
 }
 
 bool ends_in_reasoning(std::string_view rendered, const AnswerForm& form) noexcept {
-  const std::string_view open = reasoning_markers(form).open;
+  const auto markers = reasoning_markers(form);
   const std::size_t last = rendered.find_last_not_of(" \t\r\n");
   rendered = rendered.substr(0, last == std::string_view::npos ? 0 : last + 1);
-  return !open.empty() && rendered.ends_with(open);
+  return !markers.empty() && rendered.ends_with(markers[0]);
 }
 
-std::string_view reasoning_end(const AnswerForm& form) noexcept {
-  return reasoning_markers(form).close;
+std::string reasoning_end(const AnswerForm& form) {
+  const auto markers = reasoning_markers(form);
+  if (markers.empty()) return {};
+  // Templates write two line ends behind a tag, and none behind a marker.
+  return std::string(markers[1]) + (form.reasoning == ReasoningFormat::think ? "\n\n" : "");
 }
 
 std::string_view to_string(CallFormat format) noexcept {

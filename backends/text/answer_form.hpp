@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "backends/answer_form.hpp"
@@ -16,7 +17,7 @@ AnswerForm find_answer_form(std::string_view template_source) noexcept;
 bool ends_in_reasoning(std::string_view rendered, const AnswerForm& form) noexcept;
 
 // The text that ends reasoning which a prompt has opened.
-std::string_view reasoning_end(const AnswerForm& form) noexcept;
+std::string reasoning_end(const AnswerForm& form);
 
 // The spelling of the enumerator: "mistral_v11".
 std::string_view to_string(CallFormat format) noexcept;
