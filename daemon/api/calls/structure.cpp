@@ -168,7 +168,6 @@ class CallStructure {
     if (auto ok = read_tools(); !ok) return pass(ok);
     out_.key("format");
     out_.sequence([&] {
-      rest_of_reasoning();
       if (row_.notation == Notation::harmony) {
         harmony_messages({&kHarmonyReasoning, 1});
         out_.either([&] { harmony_tags(); });
@@ -187,7 +186,6 @@ class CallStructure {
     out_.key("format");
     out_.sequence([&] {
       whole_reasoning();
-      rest_of_reasoning();
       if (row_.notation == Notation::harmony)
         harmony_answer();
       else if (row_.format == CallFormat::functionary_v32)
@@ -253,22 +251,12 @@ class CallStructure {
 
   std::string_view separator() const { return row_.list ? ", " : row_.separator; }
 
-  // Up to its end, where the prompt ends within it, and the line's ends behind that.
-  void rest_of_reasoning() {
-    const auto markers = markers_of(form_.reasoning);
-    const std::string_view close = markers.empty() ? row_.reasoning_close : markers[1];
-    if (!form_.in_reasoning || close.empty()) return;
-    out_.tag(
-        "", [&] { out_.any_text(); }, close);
-    out_.regex("\n{0,2}");
-  }
-
   // Reasoning that the answer may begin with, where calls without a marker would follow it.
   void whole_reasoning() {
     const auto markers = markers_of(form_.reasoning);
     const std::string_view open = markers.empty() ? row_.reasoning_open : markers[0];
     const bool bare = std::ranges::any_of(row_.sections, [](const Section& one) { return one.known_names; });
-    if (!bare || form_.in_reasoning || open.empty()) return;
+    if (!bare || open.empty()) return;
     const std::string_view close = markers.empty() ? row_.reasoning_close : markers[1];
     out_.optional([&] {
       out_.sequence([&] {
@@ -289,7 +277,7 @@ class CallStructure {
   }
 
   // Free text in which each section's marker begins calls.
-  void marked_text(bool begins) {
+  void marked_text(bool begins, std::span<const std::string_view> excludes = {}) {
     const bool open_ended = row_.format == CallFormat::llama3;  // what follows a call may be another one
     out_.triggered(
         triggers(),
@@ -297,13 +285,15 @@ class CallStructure {
           for (const Section& one : row_.sections)
             if (one.place == Place::anywhere) section(one);
         },
-        begins, one_ || open_ended);
+        begins, one_ || open_ended, excludes);
   }
 
   // Text does not begin as JSON or its fence does. Its first characters begin no marker either, which would
-  // be none where text starts afresh behind them.
+  // be none where text starts afresh behind them. It ends no reasoning: JSON behind that would be a call.
   void json_answer() {
     const std::vector<std::string> markers = triggers();
+    const auto reasoning = markers_of(form_.reasoning);
+    const auto excludes = reasoning.empty() ? reasoning : reasoning.last(1);
     std::string first;
     for (const std::string& marker : markers)
       if (!first.contains(marker[0])) first += (marker[0] == '[' ? "" : std::string(1, marker[0]));
@@ -314,9 +304,9 @@ class CallStructure {
       out_.sequence([&] {
         out_.regex("[^\\s{\\[`" + first + "]|`{1,3}[^`\\sj" + first + "]|`{1,2}j|```ja");
         if (markers.empty())
-          out_.any_text();
+          out_.any_text(excludes);
         else
-          marked_text(false);
+          marked_text(false, excludes);
       });
     });
   }

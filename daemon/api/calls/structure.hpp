@@ -10,12 +10,12 @@
 
 namespace flyball::api::calls {
 
-// A structural tag. Required calls: the answer is calls, behind the rest of reasoning where the prompt ends
-// within it (harmony may reason first in any case); one call where the tools are not parallel or one is
-// named. Strict ones that the model decides about: free text with calls in it; where the format marks calls
-// by nothing, calls or text that does not begin as one. nullopt: nothing is constrained. Arguments are what
-// the tools' parameters allow; of XML, parameters in the order of the schema. unsupported_feature, naming the
-// tool or the remedy, for what the format cannot express.
+// A structural tag. Required calls: the answer is calls (of harmony behind reasoning, if it reasons); one
+// call where the tools are not parallel or one is named. Strict ones that the model decides about: free text
+// with calls in it; where the format marks calls by nothing, calls or text that does not begin as one.
+// nullopt: nothing is constrained. Arguments are what the tools' parameters allow; of XML, parameters in the
+// order of the schema. unsupported_feature, naming the tool or the remedy, for what the format cannot
+// express.
 Result<std::optional<Constraint>> call_constraint(const ToolSet& tools, const AnswerForm& form);
 
 }  // namespace flyball::api::calls

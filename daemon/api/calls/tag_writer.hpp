@@ -95,12 +95,14 @@ class TagWriter {
     });
   }
   // `begins`: with a tag, not with text.
-  void triggered(std::span<const std::string> triggers, std::invocable auto tags, bool begins, bool one) {
+  void triggered(std::span<const std::string> triggers, std::invocable auto tags, bool begins, bool one,
+                 std::span<const std::string_view> excludes = {}) {
     object([&] {
       member("type", "triggered_tags");
       strings("triggers", triggers);
       key("tags");
       array(tags);
+      if (!excludes.empty()) strings("excludes", excludes);
       flag("at_least_one", begins);
       flag("stop_after_first", one);
     });

@@ -117,15 +117,6 @@ TEST_P(ConstrainedCallsOf, RequiredAnswersAreCalls) {
   check(tools(ToolSet::Choice::required, false, "now"), form, "", false);
 }
 
-TEST_P(ConstrainedCallsOf, ReasoningThatHasBegunMayEndFirst) {
-  if (GetParam() == CallFormat::harmony) GTEST_SKIP() << "it begins with reasoning of its own";
-  const bool own = GetParam() == CallFormat::command_r7b;
-  const AnswerForm form{.calls = GetParam(),
-                        .reasoning = own ? ReasoningFormat::none : ReasoningFormat::think,
-                        .in_reasoning = true};
-  EXPECT_GE(check(tools(ToolSet::Choice::required), form, own ? "<|END_THINKING|>" : "</think>", false), 60U);
-}
-
 TEST_P(ConstrainedCallsOf, StrictCallsAmongFreeTextAreHeldToTheirSchemas) {
   const AnswerForm form{.calls = GetParam()};
   EXPECT_GE(check(tools(ToolSet::Choice::automatic), form, "", true), 10U);
@@ -307,6 +298,19 @@ TEST(CallConstraint, AFormatOfATextIsRefused) {
                            R"("d":{"anyOf":[{"type":"string","format":"date"},{"type":"null"}]}}}}}])");
   EXPECT_FALSE(call_constraint(set, {.calls = CallFormat::qwen3_coder}));
   EXPECT_TRUE(call_constraint(set, {.calls = CallFormat::hermes}));
+}
+
+// Behind reasoning that the prompt has opened, JSON would be a call that nothing holds to its schema.
+TEST(CallConstraint, TextBeforeCallsWithoutAMarkerEndsNoReasoning) {
+  for (const CallFormat format :
+       {CallFormat::json, CallFormat::hermes, CallFormat::llama3, CallFormat::granite}) {
+    const AnswerForm form{.calls = format, .reasoning = ReasoningFormat::think};
+    const auto constraint = call_constraint(tools(ToolSet::Choice::automatic), form);
+    ASSERT_TRUE(constraint && *constraint);
+    const auto answer = played(**constraint);
+    EXPECT_TRUE(takes(answer, "Well.")) << text::to_string(format);
+    EXPECT_FALSE(takes(answer, "Well.</think>\n\n{}")) << text::to_string(format);
+  }
 }
 
 // A small body would become a constraint of gigabytes.
