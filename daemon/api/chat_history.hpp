@@ -34,13 +34,10 @@ using IsForTemplate = std::function<bool(HistoryObject of, std::string_view name
 // - `role` is system, user, assistant or tool: "developer" is "system";
 // - `content` is always there and a string: text parts are joined by newlines, and a turn that only calls
 //   tools has "";
-// - a call has a `type`, and its `arguments` is an object: the one that the text spells, {} for an empty
-// text.
+// - a call has a `type`, and its `arguments` is an object: the one that the text spells, {} for an empty one.
 //   Text that spells no object stays, and `note` says so;
-// - the reasoning of an assistant's turn is its `reasoning_content`, whichever of `reasoning`, `thinking` and
-// that
-//   the client sent, and the tool of a result its `name`, also where the client sent `tool_name`; both stay
-//   beside it, because templates read them;
+// - an assistant's `reasoning` or `thinking` is its `reasoning_content`, too, and a result's `tool_name` its
+//   `name`. Both stay under the client's name as well, because templates read them;
 // - other members that are null or empty are left out, in messages, calls and functions alike, and those that
 //   are not for the template.
 // missing_field, invalid_value, unsupported_value, unsupported_feature, json_too_deep and json_too_large name

@@ -47,7 +47,7 @@ class FakeBackend final : public Backend {
   void emit(std::uint32_t tokens, std::size_t sequences = SIZE_MAX);
 
   std::function<Script(const CompletionRequest&)> script = [](const CompletionRequest&) { return Script{}; };
-  // Of requests for a prompt alone, whatever it is.
+  // The answer to every request for a prompt alone.
   std::vector<Token> prompt{11, 12, 11, 999, 0, 1, 2};
   std::string prompt_text = "the \"prompt\"'s text";
   std::vector<CompletionRequest> started;
