@@ -39,8 +39,8 @@ Result<void> check_settings(const config::RequestSettings& settings) {
 
 std::unexpected<Error> too_long(const std::string& what, const TextModel& model, const char* param) {
   return fail(ErrorCode::context_length_exceeded,
-              "The prompt has " + what + "; the model's context is " + std::to_string(model.context) +
-                  " tokens, and at least one is needed for the answer.",
+              "The prompt has " + what + "; the model's maximum context length is " +
+                  std::to_string(model.context) + " tokens, and at least one is needed for the answer.",
               param);
 }
 std::unexpected<Error> too_many_bytes(const std::string& bytes, std::uint64_t tokens, const TextModel& model,

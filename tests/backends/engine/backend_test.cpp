@@ -508,7 +508,7 @@ TEST(Engine, RefusesPromptsOverTheContextWithBothCounts) {
   EXPECT_EQ(error.code, ErrorCode::context_length_exceeded);
   EXPECT_NE(error.message.find("prompt has 20 bytes, which are at least 20 tokens"), std::string::npos)
       << error.message;
-  EXPECT_NE(error.message.find("context is 20"), std::string::npos);
+  EXPECT_NE(error.message.find("maximum context length is 20"), std::string::npos);
   EXPECT_EQ(error.param, "prompt");
   // One less fits, and the answer ends where the context does.
   auto client = std::make_shared<Client>();
