@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { inspect } from 'node:util';
-import { eventually, keys, metrics, modulesWith, run, serve } from './daemon.mjs';
+import { eventually, keys, metrics, model, modulesWith, run, serve, words } from './daemon.mjs';
 
 const modules = modulesWith('ollama', 'whatwg-fetch');
 const { Ollama } = await import(pathToFileURL(join(modules, 'ollama', 'dist', 'index.mjs')));
@@ -19,8 +19,7 @@ const client = new Ollama({ host: url, headers });
 const question = 'Which engine for a Mac?';
 const messages = [{ role: 'user', content: question }];
 const options = { temperature: 0, num_predict: 24 };
-const chat = { model: 'demo', messages, options };
-const words = new RegExp('MLX');
+const chat = { model, messages, options };
 
 async function refused(promise, status, message) {
   const error = await promise.then((answer) => assert.fail(`expected ${status}, got ${inspect(answer)}`), (e) => e);
@@ -85,7 +84,7 @@ const tests = {
 
   async 'chat'() {
     const answer = await client.chat({ ...chat, stream: false });
-    assert.equal(answer.model, 'demo');
+    assert.equal(answer.model, model);
     assert.equal(answer.message.role, 'assistant');
     assert.match(answer.message.content, words);
     assert.equal(answer.done_reason, 'length');
@@ -109,8 +108,8 @@ const tests = {
   async 'chat: system, history and sampling'() {
     const history = [{ role: 'system', content: 'Answer briefly.' }, ...messages, { role: 'assistant', content: 'MLX.' }, ...messages];
     const sampled = { num_predict: 12, temperature: 1.2, top_k: 50, top_p: 0.95, min_p: 0.01, repeat_penalty: 1.1, seed: 7, num_ctx: 512, num_gpu: 1, stop: ['\n\n'] };
-    const once = await client.chat({ model: 'demo', messages: history, options: sampled, keep_alive: '10m', think: false });
-    const again = await client.chat({ model: 'demo', messages: history, options: sampled, keep_alive: 0 });
+    const once = await client.chat({ model, messages: history, options: sampled, keep_alive: '10m', think: false });
+    const again = await client.chat({ model, messages: history, options: sampled, keep_alive: 0 });
     assert.equal(once.message.content, again.message.content);
   },
 
@@ -134,7 +133,7 @@ const tests = {
     assert(['cpu', 'gpu'].includes(answer.engine) && answer.cores >= 1 && answer.cores <= 64, inspect(answer));
     const parts = await drained(await client.chat({ ...asked, stream: true }));
     assert.deepEqual(JSON.parse(parts.map((part) => part.message.content).join('')), answer);
-    const text = (await client.generate({ model: 'demo', prompt: question, format: 'json', options: { temperature: 0, num_predict: 200 } })).response;
+    const text = (await client.generate({ model, prompt: question, format: 'json', options: { temperature: 0, num_predict: 200 } })).response;
     assert.match(text, /^\s*\{/);
     const { status } = await fetch(`${url}/api/chat`, {
       method: 'POST',
@@ -145,17 +144,17 @@ const tests = {
   },
 
   async 'generate: as a chat, with a system text, raw, streamed'() {
-    const whole = await client.generate({ model: 'demo', prompt: question, options });
+    const whole = await client.generate({ model, prompt: question, options });
     assert.equal(whole.response, (await client.chat(chat)).message.content);
     checkEnd(whole, 24);
-    const parts = await drained(await client.generate({ model: 'demo', prompt: question, options, stream: true }));
+    const parts = await drained(await client.generate({ model, prompt: question, options, stream: true }));
     assert.equal(parts.map((part) => part.response).join(''), whole.response);
     checkEnd(parts.at(-1), 24);
-    const told = await client.generate({ model: 'demo', system: 'Answer briefly.', prompt: question, options });
+    const told = await client.generate({ model, system: 'Answer briefly.', prompt: question, options });
     const asChat = await client.chat({ ...chat, messages: [{ role: 'system', content: 'Answer briefly.' }, ...messages] });
     assert.equal(told.response, asChat.message.content);
     assert.equal(told.prompt_eval_count, asChat.prompt_eval_count);
-    const raw = await client.generate({ model: 'demo', prompt: 'Once upon a time', raw: true, options });
+    const raw = await client.generate({ model, prompt: 'Once upon a time', raw: true, options });
     assert(raw.prompt_eval_count < whole.prompt_eval_count);
   },
 
@@ -197,10 +196,10 @@ const tests = {
     await refused(client.chat({ ...chat, messages: [{ role: 'user', content: 'x', images: ['aGk='] }] }), 400, /images/);
     const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
     await refused(client.chat({ ...chat, tools, format: 'json' }), 400, /'tools' are not served beside 'format'/);
-    await refused(client.generate({ model: 'demo', prompt: 'a', suffix: 'b' }), 400, /'suffix' is not served/);
-    await refused(client.generate({ model: 'demo', prompt: 'a', context: [1] }), 400, /'context' is not served/);
-    await refused(client.generate({ model: 'demo', prompt: 'a', template: '{{ .Prompt }}' }), 400, /'template' is not served/);
-    await refused(client.generate({ model: 'demo', prompt: 'x '.repeat(5000), options }), 400, /context/);
+    await refused(client.generate({ model, prompt: 'a', suffix: 'b' }), 400, /'suffix' is not served/);
+    await refused(client.generate({ model, prompt: 'a', context: [1] }), 400, /'context' is not served/);
+    await refused(client.generate({ model, prompt: 'a', template: '{{ .Prompt }}' }), 400, /'template' is not served/);
+    await refused(client.generate({ model, prompt: 'x '.repeat(5000), options }), 400, /context/);
     await refused(client.pull({ model: 'llama3' }), 400, /\/api\/pull is not served/);
     await refused(client.push({ model: 'llama3' }), 400, /\/api\/push is not served/);
     await refused(client.create({ model: 'mine', from: 'demo' }), 400, /\/api\/create is not served/);
@@ -223,4 +222,9 @@ const tests = {
   },
 };
 
-await run(daemon, tests);
+const gpu = ['chat: streamed, the same text', 'a schema is enforced, and json'];
+const own = [
+  'models: list, show, ps, version', 'chat: the name with its default tag, and an alias', 'tools and think',
+  'a stream that is given up frees the engine', 'refused: each with its reason', 'refused before a stream begins: a status, and the error alone'];
+
+await run(daemon, tests, { gpu, own });
