@@ -30,13 +30,14 @@ constexpr std::array kGroups{
     FieldGroup{body, kGenerate, refused, "width height steps", "", "[0]", Feature::image_generation},
     FieldGroup{body, kBoth, refused, "logprobs", kSeeOpenAi, "[false]"},
     FieldGroup{body, kBoth, refused, "top_logprobs", kSeeOpenAi, "[0]"},
+    FieldGroup{body, kChat, refused, "tool_choice", kSeeOpenAi, R"(["auto"])"},
 
     FieldGroup{options, kBoth, served, "repeat_last_n seed stop"},
-    FieldGroup{options, kBoth, accepted, "num_ctx",
+    FieldGroup{options, kBoth, accepted, "num_ctx numCtx",
                "the context is as long as config.yaml and memory allow; no request reloads a model"},
     FieldGroup{options, kBoth, accepted,
                "num_batch num_gpu main_gpu num_thread numa low_vram f16_kv use_mmap use_mlock logits_all "
-               "vocab_only embedding_only",
+               "vocab_only embedding_only useMLock",
                "Flyball places a model by its policy; no request reloads it"},
     FieldGroup{options, kBoth, accepted, "num_keep", "a prompt is never cut"},
     FieldGroup{options, kBoth, accepted, "mirostat_tau mirostat_eta",
@@ -65,10 +66,17 @@ constexpr std::array kGroups{
 
 using S = SamplingParams;
 
+// The package `ollama-ai-provider-v2` writes them into the body.
+constexpr std::string_view kAsInOptions = "as in options, which go before";
+
 constexpr Sentinel kFillsContext{-1, kNoTokenLimit, "what the context leaves", -2};
 
 constexpr std::array kParameters{
     Parameter{"stream", kBoth, 0, 1, false, "true", &Scalars::stream},
+    Parameter{"temperature", kBoth, 0, 2, false, kAsInOptions, &S::temperature},
+    Parameter{"top_p", kBoth, 0, 1, true, kAsInOptions, &S::top_p, kLikeliestAlone},
+    Parameter{"max_output_tokens", kBoth, 1, kMaxTokens, false,
+              "as num_predict in options, which goes before", &Scalars::max_tokens, kFillsContext},
     Parameter{"temperature", kBoth, 0, 2, false, "0.8", &S::temperature, {}, options},
     Parameter{"top_p", kBoth, 0, 1, true, "0.9", &S::top_p, kLikeliestAlone, options},
     Parameter{"top_k", kBoth, 0, 1'000'000, false, "40", &S::top_k, kOff, options},

@@ -137,6 +137,20 @@ TEST(OllamaRequest, SettingsAndDefaults) {
   EXPECT_EQ(chat_of(R"(,"options":{"num_predict":-1})").base.max_tokens, 0U);
 }
 
+TEST(OllamaRequest, SettingsInTheBodyGiveWayToOptions) {
+  const Generate body =
+      chat_of(R"(,"temperature":0.5,"top_p":0.25,"max_output_tokens":7,"tool_choice":"auto")");
+  EXPECT_FLOAT_EQ(body.base.sampling.temperature, 0.5F);
+  EXPECT_FLOAT_EQ(body.base.sampling.top_p, 0.25F);
+  EXPECT_EQ(body.base.max_tokens, 7U);
+  EXPECT_FALSE(body.unknown.refusal());
+  const Generate both =
+      chat_of(R"(,"temperature":0.5,"max_output_tokens":7,"options":{"temperature":1,"num_predict":9})");
+  EXPECT_FLOAT_EQ(both.base.sampling.temperature, 1.0F);
+  EXPECT_EQ(both.base.max_tokens, 9U);
+  EXPECT_EQ(error_of(kChat, chat_with(R"(,"temperature":3)")).param, "temperature");
+}
+
 TEST(OllamaRequest, Formats) {
   EXPECT_FALSE(chat_of(R"(,"format":"")").base.constraint);
   const Generate any = chat_of(R"(,"format":"json")");
