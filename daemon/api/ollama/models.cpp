@@ -14,6 +14,10 @@
 namespace flyball::api::ollama {
 namespace {
 
+// A stand-in: the model's own template is no template of Ollama's. Clients send tools to a model whose
+// template has a place for them, LiteLLM among them.
+constexpr std::string_view kTemplate = "{{ .System }}{{ .Tools }}{{ .Prompt }}";
+
 // "3.2B", "361.8M", "24K".
 std::string size_of(std::uint64_t parameters) {
   struct Unit {
@@ -100,7 +104,9 @@ http::Response ps_answer(std::span<const ListedModel> models, std::int64_t creat
 }
 
 http::Response show_answer(const ListedModel& model, std::int64_t created) {
-  std::string body = R"({"modelfile":"","parameters":"","template":"","details":)";
+  std::string body = R"({"modelfile":"","parameters":"")";
+  append_member(body, "template", kTemplate);
+  body.append(R"(,"details":)");
   append_details(body, model.file);
   body.append(R"(,"model_info":{)");
   if (model.file != nullptr) {

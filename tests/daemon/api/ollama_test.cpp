@@ -361,6 +361,7 @@ TEST(OllamaModels, NamesSizesAndDetails) {
   const json shown = json::parse(show_answer(model, 0).body);
   EXPECT_EQ(shown["model_info"]["qwen2.context_length"], 4096);
   EXPECT_EQ(shown["model_info"]["general.parameter_count"], 1'540'000'000);
+  EXPECT_EQ(shown["template"], "{{ .System }}{{ .Tools }}{{ .Prompt }}");
 
   entry.id = "c:7b";
   model.file = nullptr;
