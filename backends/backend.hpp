@@ -86,6 +86,11 @@ struct CompletionRequest {
   Wanted wanted = Wanted::answer;
   SamplingParams sampling;
   std::uint32_t max_tokens = 0;  // 0: as many as the context leaves
+  // The answer has no token and ends with reason `length`. max_tokens is then the room that is kept for it.
+  bool empty_answer = false;
+  // The answer begins with its prompt, which must not be a chat: with the text of the prompt's tokens, and
+  // with their log probabilities where top_logprobs asks for those of the answer.
+  bool echo = false;
   // Prompt and answer together: the answer ends there with reason `length`, and a prompt that leaves no room
   // for one is refused (token_limit_exceeded) before any of it is computed. 0: no such limit.
   std::uint32_t total_tokens = 0;
@@ -101,6 +106,7 @@ struct CompletionRequest {
   // delivered. Greedy (and seeded) continuations are byte-equal to an uninterrupted run.
   std::vector<Token> resume_tokens;
   std::uint64_t resume_text_bytes = 0;
+  std::uint32_t resume_echo = 0;  // tokens of the prompt already delivered; all of them behind a token
   // How the engine computes it beside others; an upstream ignores them.
   config::RequestSettings settings = {};
 };
@@ -113,6 +119,7 @@ struct TokenLogprob {
   float logprob = 0.0F;
   std::vector<std::pair<std::string, float>> top;  // bytes, logprob; likeliest first
   bool in_text = true;  // false: a control token, which the answer's text leaves out
+  bool known = true;    // false: an echoed prompt's first token, which has no logprob
 };
 
 // A part of a delta's text, in bytes.
@@ -135,6 +142,9 @@ struct Delta {
   // With an engine's first delta of a request that marks control tokens; nullopt in others, and of upstreams.
   std::optional<AnswerForm> form = {};
   std::vector<Token> prompt = {};  // where Wanted::prompt_tokens are asked for: all of them
+  // The prompt's next tokens, where it is echoed: `text` is theirs, and `logprobs` have one for each or none.
+  // Such a delta has no token of the answer. It comes before all that have.
+  std::uint32_t echoed = 0;
 };
 
 enum class FinishReason : std::uint8_t { stop, length, tool_calls, cancelled };

@@ -56,7 +56,8 @@ class StepRows {
       }
       block_tables_.push_back(s.block_table);
       next += s.n_tokens;
-      if (s.want_logits) {
+      if (s.n_wanted > s.n_tokens) return refuse("A sequence wants more rows of logits than it has.");
+      for (std::uint32_t token = next - s.n_wanted; token < next; ++token) {
         const auto row = static_cast<std::uint32_t>(wanted_.size());
         const std::uint32_t of = batch.candidates_of != 0 ? batch.candidates_of : limits.vocab_size;
         if (s.n_candidates > limits.max_candidates || s.n_candidates > of || of > limits.vocab_size)
@@ -66,7 +67,7 @@ class StepRows {
         } else {
           whole_.push_back(row);
         }
-        wanted_.push_back(next - 1);
+        wanted_.push_back(token);
       }
       if (s.n_tokens > 1) one_row_each_ = false;
     }

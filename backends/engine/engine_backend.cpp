@@ -167,8 +167,9 @@ class Engine {
       behind = !sequence->delivery().push(std::move(delta));
     }
     if (old->finish) return sequence->done(*old->finish);
+    const Sequence::Scored scored = sequence->scored();
     if (auto ok = scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(),
-                                     sequence->most(), sequence->settings()});
+                                     sequence->most(), sequence->settings(), scored.from, scored.to});
         !ok)
       return std::move(ok.error());
     if (behind) scheduler_.pause(sequence->id);
@@ -223,12 +224,21 @@ class Engine {
     behind_.clear();
     std::size_t whole = 0, cut = 0;
     for (std::size_t i = 0; i < batch_.size(); ++i) {  // as the plan has them
-      if (!batch_[i].want_logits) continue;
-      Sequence& sequence = *sequences_.at(plan.sequences[i].id);
-      results_.push_back(
-          batch_[i].n_candidates > 0
-              ? deliver(sequence, rows->candidates[cut++])
-              : deliver(sequence, rows->logits.subspan(whole++ * logits_per_row_, vocab_size_)));
+      const std::uint32_t n = batch_[i].n_wanted;
+      if (n == 0) continue;
+      const PlannedSequence& planned = plan.sequences[i];
+      Sequence& sequence = *sequences_.at(planned.id);
+      if (batch_[i].n_candidates > 0) {
+        results_.push_back(deliver(sequence, rows->candidates[cut++]));
+        continue;
+      }
+      const auto own = rows->logits.subspan(whole * logits_per_row_, std::size_t{n} * logits_per_row_);
+      whole += n;
+      const LogitRows scored{own.first(planned.n_scored * logits_per_row_), logits_per_row_, vocab_size_};
+      if (auto ended = deliver_scores(sequence, scored))
+        results_.push_back(std::move(*ended));
+      else if (planned.want_logits)
+        results_.push_back(deliver(sequence, own.last(logits_per_row_).first(vocab_size_)));
     }
     scheduler_.commit(results_);
     for (const StepResult& result : results_)
@@ -280,15 +290,16 @@ class Engine {
       s.n_tokens = planned.n_tokens;
       s.first_position = planned.first_position;
       s.block_table = scheduler_.kv().table(planned.id);
-      s.want_logits = planned.want_logits;
-      if (const std::uint32_t n = sequence.candidates(); s.want_logits && n <= executor_.max_candidates()) {
+      s.n_wanted = planned.n_scored + (planned.want_logits ? 1 : 0);
+      if (const std::uint32_t n = sequence.candidates();
+          planned.want_logits && planned.n_scored == 0 && n <= executor_.max_candidates()) {
         s.n_candidates = std::min(n, vocab_size_);
         s.want_exp_sum = sequence.wants_exp_sum();
       }
       batch_.push_back(s);
       const auto known = scheduler_.tokens(planned.id).subspan(planned.first_position, planned.n_tokens);
       tokens_.insert(tokens_.end(), known.begin(), known.end());
-      if (planned.want_logits) ++(s.n_candidates > 0 ? cut : whole);
+      (s.n_candidates > 0 ? cut : whole) += s.n_wanted;
     }
     try {
       auto id = executor_.submit({tokens_, batch_, vocab_size_, plan.may_stop ? &shared_.called : nullptr},
@@ -311,7 +322,7 @@ class Engine {
   void make_masks(const StepPlan& plan) {
     const auto begin = std::chrono::steady_clock::now();
     for (std::size_t i = 0; i < batch_.size(); ++i) {
-      if (!batch_[i].want_logits) continue;
+      if (!plan.sequences[i].want_logits) continue;
       Sequence& sequence = *sequences_.at(plan.sequences[i].id);
       if (!sequence.delivery().closed()) sequence.make_mask();
     }
@@ -329,19 +340,52 @@ class Engine {
     }
   }
 
+  void push(Sequence& sequence, Delta delta) {
+    if (!sequence.delivery().push(std::move(delta))) behind_.push_back(sequence.id);
+  }
+
+  void end_distrusted(Sequence& sequence) {
+    sequence.delivery().finish(Error{
+        ErrorCode::numeric_error, "The model's output is not a number; this request cannot go on.", {}, {}});
+    if (cold_) cold_->forget(limits_.keyed->space, sequence.owner());
+  }
+
+  // The log probabilities of the prompt's tokens behind these rows, which may be none. Others wait meanwhile:
+  // the rows count in the step's cost. Nothing: the sequence goes on.
+  std::optional<StepResult> deliver_scores(Sequence& sequence, const LogitRows& rows) {
+    if (rows.size() == 0) return std::nullopt;
+    StepResult ended{.id = sequence.id, .ended = true};
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (!decode::all_finite(rows[i])) {
+        end_distrusted(sequence);
+        ended.distrusted = true;
+        return ended;
+      }
+    if (sequence.delivery().closed()) return ended;
+    try {
+      push(sequence, sequence.echo(scheduler_.tokens(sequence.id), rows));
+      return std::nullopt;
+    } catch (const std::bad_alloc&) {
+      sequence.delivery().finish(out_of_memory());
+      return ended;
+    }
+  }
+
   template <class Row>
   StepResult try_deliver(Sequence& sequence, const Row& row) {
     StepResult result{.id = sequence.id, .ended = true};
     if (!decode::all_finite(row)) {
-      sequence.delivery().finish(Error{ErrorCode::numeric_error,
-                                       "The model's output is not a number; this request cannot go on.",
-                                       {},
-                                       {}});
+      end_distrusted(sequence);
       result.distrusted = true;
-      if (cold_) cold_->forget(limits_.keyed->space, sequence.owner());
       return result;
     }
     if (sequence.delivery().closed()) return result;
+    while (auto echo = sequence.next_echo(scheduler_.tokens(sequence.id))) push(sequence, std::move(*echo));
+    if (sequence.empty_answer()) {
+      sequence.first_token = sequence.last_token = std::chrono::steady_clock::now();
+      sequence.delivery().finish(sequence.done(FinishReason::length));
+      return result;
+    }
     Delta delta;
     auto step = sequence.sample(row, scratch_, delta);
     if (!step) {
@@ -360,7 +404,7 @@ class Engine {
       delta.form = sequence.form();
     }
     shared_.completion_tokens.fetch_add(delta.tokens.size());
-    if (!sequence.delivery().push(std::move(delta))) behind_.push_back(sequence.id);
+    push(sequence, std::move(delta));
     result.ended = step->finish.has_value();
     if (step->finish) sequence.delivery().finish(sequence.done(*step->finish));
     return result;
@@ -605,6 +649,20 @@ class EngineBackend final : public Backend {
     return std::nullopt;
   }
 
+  // Ends a request whose answer is empty and for which nothing is computed: its prompt is echoed at most.
+  std::optional<Error> end_empty(Waiting& waiting, const PreparedRequest& prepared) {
+    if (prepared.echo) {
+      Echo echo(*parts_.text.tokenizer, *prepared.echo, prepared.prompt);
+      while (!echo.over()) waiting.delivery->push(echo.next(prepared.prompt));
+    }
+    Done done;
+    done.reason = FinishReason::length;
+    done.usage.prompt_tokens = static_cast<std::uint32_t>(prepared.prompt.size());
+    waiting.delivery->finish(std::move(done));
+    shared_->settle();
+    return std::nullopt;
+  }
+
   // True where words of the constraint may begin with the rest of reasoning, as free text: those of
   // structural tags may.
   bool takes_reasoning(const CompiledConstraint& constraint) const {
@@ -625,6 +683,8 @@ class EngineBackend final : public Backend {
       const bool reasons = !waiting.constraint || takes_reasoning(*waiting.constraint);
       auto prepared = prepare(std::move(waiting.request), parts_.text, now.count(), !reasons);
       if (!prepared) return std::move(prepared.error());
+      if (prepared->empty_answer && !(prepared->echo && prepared->echo->scores()))
+        return end_empty(waiting, *prepared);
       prepared->constraint = std::move(waiting.constraint);
       prepared->compile_us = waiting.compile_us;
       auto sequence =

@@ -209,6 +209,8 @@ Result<void> check_request(const CompletionRequest& request, const TextModel& mo
                       std::to_string(vocab_size) + ".",
                   "logit_bias");
   if (auto ok = check_tokens(request.resume_tokens, vocab_size, "resume_tokens"); !ok) return pass(ok);
+  if (request.echo && std::holds_alternative<ChatPrompt>(request.prompt))
+    return fail(ErrorCode::invalid_value, "A chat is not echoed, only a prompt of text or tokens.", "echo");
   if (const auto* tokens = std::get_if<TokenPrompt>(&request.prompt))
     return check_tokens(tokens->tokens, vocab_size, param_of(request));
   if (const auto* text = std::get_if<TextPrompt>(&request.prompt))
@@ -236,6 +238,28 @@ std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tok
   return out + detokenizer.finish();
 }
 
+namespace {
+
+Result<EchoRequest> echo_of(const CompletionRequest& request, const TextModel& model,
+                            std::span<const Token> prompt) {
+  EchoRequest echo;
+  echo.sent = request.resume_echo;
+  if (echo.sent > prompt.size() || (!request.resume_tokens.empty() && echo.sent < prompt.size()))
+    return fail(ErrorCode::invalid_value,
+                std::to_string(echo.sent) + " tokens of a prompt of " + std::to_string(prompt.size()) +
+                    " tokens cannot have been echoed before " + std::to_string(request.resume_tokens.size()) +
+                    " tokens of the answer.",
+                "resume_echo");
+  echo.top_logprobs = request.sampling.top_logprobs;
+  if (const auto* const text = std::get_if<TextPrompt>(&request.prompt); text && text->add_special) {
+    echo.hides_first = model.adds_bos;
+    echo.hides_last = model.adds_eos;
+  }
+  return echo;
+}
+
+}  // namespace
+
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now,
                                 bool ends_reasoning) {
   bool in_reasoning = false;
@@ -251,6 +275,12 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
   PreparedRequest out;
   out.owner = std::move(request.owner);
   out.prompt = std::move(*prompt);
+  if (request.echo) {
+    auto echo = echo_of(request, model, out.prompt);
+    if (!echo) return pass(echo);
+    out.echo = *echo;
+  }
+  out.empty_answer = request.empty_answer;
   // max_tokens is an upper bound: where the context ends first, the answer ends with reason `length`.
   const std::uint32_t total =
       request.total_tokens == 0 ? model.context : std::min(request.total_tokens, model.context);

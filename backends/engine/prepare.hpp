@@ -10,6 +10,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/engine/constraint_cache.hpp"
+#include "backends/engine/echo.hpp"
 #include "backends/text/chat_template.hpp"
 #include "backends/text/tokenizer.hpp"
 #include "config/error.hpp"
@@ -40,6 +41,8 @@ struct PreparedRequest {
   std::string owner;
   std::vector<Token> prompt;     // not empty
   std::uint32_t max_tokens = 0;  // > 0; what the context and total_tokens leave where more was asked for
+  bool empty_answer = false;
+  std::optional<EchoRequest> echo = {};  // of a request that echoes its prompt
   SamplingParams sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false, marks_control = false;

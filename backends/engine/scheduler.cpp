@@ -39,15 +39,22 @@ bool Scheduler::Entry::due() const noexcept {
   return overtaken >= kOvertakings;
 }
 
+std::uint32_t Scheduler::Entry::scores_of(std::uint32_t n_tokens) const noexcept {
+  const std::uint32_t end = std::min(computed + n_tokens, score_to), begin = std::max(computed, scored);
+  return end > begin ? end - begin : 0;
+}
+
 Scheduler::Scheduler(const SchedulerLimits& limits, const ColdBlocks* cold)
     : limits_(limits), cold_(cold), kv_(limits.kv_blocks, limits.block_size, limits.keyed) {
   require(limits.max_sequences > 0 && (cold == nullptr || limits.keyed));
   limits_.step_tokens = std::max(limits_.step_tokens, limits_.max_sequences);
+  limits_.logit_rows = std::max(limits_.logit_rows, limits_.max_sequences);
 }
 
 Result<void> Scheduler::submit(NewSequence sequence) {
   require(!sequence.tokens.empty() && sequence.tokens.size() <= sequence.most &&
-          (entries_.empty() || entries_.rbegin()->first < sequence.id));
+          (entries_.empty() || entries_.rbegin()->first < sequence.id) &&
+          sequence.score_from <= sequence.score_to && sequence.score_to < sequence.tokens.size());
   // Asked first, because waiting does not help. The last token sampled is never computed, but a preempted
   // sequence computes all it knows in one go.
   const std::uint32_t needed = kv_.blocks_for(sequence.most);
@@ -65,6 +72,8 @@ Result<void> Scheduler::submit(NewSequence sequence) {
   entry.tokens = std::move(sequence.tokens);
   entry.most = sequence.most;
   entry.settings = sequence.settings;
+  entry.scored = sequence.score_from;
+  entry.score_to = sequence.score_to;
   entries_.emplace(sequence.id, std::move(entry));
   calm_ = 0;
   return {};
@@ -188,23 +197,25 @@ bool Scheduler::add_behind(std::span<Prompt> prompts, bool turn, const StepBudge
     const double in_step = std::min(budget.most, budget.alone) - cost.of(plan.work);
     return std::min(credit_, turn && !added() ? std::max(in_step, cost.added(0, kLeastStepTokens)) : in_step);
   };
-  const auto room = [&] { return limits_.step_tokens - plan.work.tokens; };
+  const auto room = [&](const Entry& e) { return room_for(e, plan); };
   const auto add = [&](Entries::iterator it, std::uint32_t n) {
-    credit_ -= cost.added(it->second.computed, n);
+    credit_ -= it->second.cost(cost).added(it->second.computed, n);
     plan_tokens(it, n, plan);
   };
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& e = it->second;
-    if (!e.behind() || !e.decodes() || room() == 0) continue;
-    const std::uint32_t n = cost.fit(left(), e.computed, std::min(room(), e.left()));
+    if (!e.behind() || !e.decodes() || room(e) == 0) continue;
+    const std::uint32_t n = cost.fit(left(), e.computed, std::min(room(e), e.left()));
     if (n == 0) return added();
     if (make_room(it, e.computed + 1)) add(it, cover(it, n));
   }
   for (const Prompt& prompt : prompts) {
     Entry& e = prompt.it->second;
     if (e.in_step || !e.admitted) continue;  // a decode, or it made room for one
-    const auto fit = [&] { return cost.fit(left(), e.computed, std::min(room(), e.left())); };
-    const std::uint32_t least = turn ? 1 : std::min(kLeastStepTokens, e.left());
+    const auto most = [&] { return std::min(room(e), e.left()); };
+    const auto fit = [&] { return e.cost(cost).fit(left(), e.computed, most()); };
+    const std::uint32_t part = std::min(kLeastStepTokens, e.scores() ? most() : e.left());
+    const std::uint32_t least = turn ? 1 : std::max(part, 1U);
     if (fit() < least) return added();
     if (e.fresh) fork(prompt.it, plan);
     add(prompt.it, std::max(fit(), 1U));
@@ -232,7 +243,7 @@ std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost)
     const Entry& e = it->second;
     if (e.admitted && !e.paused && !e.in_step && !e.restoring() &&
         kv_.blocks_missing(it->first, e.known()) == 0)  // not a decode that waits for room
-      prompts.push_back({it, cost.added(e.computed, e.left())});
+      prompts.push_back({it, e.cost(cost).added(e.computed, e.left())});
   }
   if (prompts.empty()) return prompts;
   const Shares shares = this->shares(), shares_behind = this->shares(/*behind=*/true);
@@ -297,18 +308,19 @@ void Scheduler::plan_prompts(std::vector<Prompt> prompts, const StepBudget& budg
   bool first = true, completes_one = false, crowded = false;
   for (const Prompt& prompt : prompts) {
     Entry& e = prompt.it->second;
-    const std::uint32_t room = limits_.step_tokens - plan.work.tokens;
+    const StepCost cost = e.cost(budget.cost);
     const Left& mine = prompt.guest ? guest : left;
     const double within =
-        std::max(budget.most - budget.cost.of(plan.work), first ? budget.cost.added(0, kLeastStepTokens) : 0);
+        std::max(budget.most - budget.cost.of(plan.work), first ? cost.added(0, kLeastStepTokens) : 0);
     const auto fit = [&]() -> std::uint32_t {
-      if (e.left() <= room && budget.cost.added(e.computed, e.left()) <= std::min(mine.whole, within))
+      const std::uint32_t room = room_for(e, plan);
+      if (e.left() <= room && cost.added(e.computed, e.left()) <= std::min(mine.whole, within))
         return e.left();
       if (completes_one || room == 0) return 0;
       // A step that may be given up holds nobody's last token.
       if (stoppable && !first && e.left() == 1) return 0;
       const std::uint32_t most = std::min(room, stoppable && e.left() > 1 ? e.left() - 1 : e.left());
-      return std::max(budget.cost.fit(std::min(mine.part, within), e.computed, most), first ? 1U : 0U);
+      return std::max(cost.fit(std::min(mine.part, within), e.computed, most), first ? 1U : 0U);
     };
     std::uint32_t n = fit();
     if (n == 0) {
@@ -321,7 +333,7 @@ void Scheduler::plan_prompts(std::vector<Prompt> prompts, const StepBudget& budg
       n = std::max(fit(), 1U);
     }
     if (n == e.left()) completes_one = true;
-    const double added = budget.cost.added(e.computed, n);
+    const double added = cost.added(e.computed, n);
     for (Left* of : {&left, &guest}) *of = {of->whole - added, of->part - added};
     plan_tokens(prompt.it, n, plan);  // its blocks are there since it was admitted
     e.skipped = 0;
@@ -331,10 +343,23 @@ void Scheduler::plan_prompts(std::vector<Prompt> prompts, const StepBudget& budg
   crowded_steps_ = crowded && !longest_first ? crowded_steps_ + 1 : 0;
 }
 
+// Most tokens that the step has room for, by their number and by the rows of logits that they want. The row
+// that is kept for the sequence is free unless the step yields a token of it.
+std::uint32_t Scheduler::room_for(const Entry& e, const StepPlan& plan) const {
+  const std::uint32_t tokens = limits_.step_tokens - plan.work.tokens;
+  if (!e.scores()) return tokens;
+  std::uint32_t spare = limits_.logit_rows - n_admitted_;
+  for (const PlannedSequence& s : plan.sequences)
+    spare -= std::max(s.n_scored + (s.want_logits ? 1U : 0U), 1U) - 1;
+  if (e.score_to - e.scored <= spare) return tokens;
+  return std::min(tokens, e.scored - e.computed + spare + 1);
+}
+
 void Scheduler::plan_tokens(Entries::iterator it, std::uint32_t n_tokens, StepPlan& plan) {
   Entry& e = it->second;
-  plan.sequences.push_back({it->first, e.computed, n_tokens, n_tokens == e.left()});
+  plan.sequences.push_back({it->first, e.computed, n_tokens, n_tokens == e.left(), e.scores_of(n_tokens)});
   plan.work += StepWork::of(e.computed, n_tokens);
+  plan.work.rows += plan.sequences.back().n_scored;
   e.in_step = true;
   e.fresh = false;
   e.step_tokens = n_tokens;
@@ -493,8 +518,7 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& rese
   if (follows(e)) return Admission::follows;
   const auto no_slot = [&] { return n_admitted_ + reserved.slots >= limits_.max_sequences; };
   if (no_slot() && victim_for(e) == entries_.end()) return Admission::no_room;  // before it costs anything
-  // At least one token is computed: its logits are what the sequence is here for.
-  e.computed = kv_.adopt(it->first, e.owner, std::span(e.tokens).first(e.known() - 1));
+  e.computed = kv_.adopt(it->first, e.owner, std::span(e.tokens).first(e.adoptable()));
   const auto back_out = [&](Admission why) {
     kv_.release(it->first);
     e.computed = 0;
@@ -526,7 +550,7 @@ void Scheduler::find_cold(Entries::iterator it) {
   Entry& e = it->second;
   kv::ChainKey key = kv_.key_of(it->first, e.owner);
   const std::uint32_t size = limits_.block_size;
-  for (std::uint32_t at = e.computed; at + size < e.known(); at += size) {  // at least one token is computed
+  for (std::uint32_t at = e.computed; at + size <= e.adoptable(); at += size) {
     key = kv::next_key(key, std::span(e.tokens).subspan(at, size));
     if (!cold_->holds(key)) break;
     e.cold.push_back(key);
@@ -571,8 +595,8 @@ bool Scheduler::follows(const Entry& entry) const {
 }
 
 // Tokens that `other` knows, too, after what `entry` has adopted (whole blocks, nothing computed since);
-// never the last one of `entry`. Equal ids of the block before mean equal tokens up to there: publish sees to
-// that.
+// none that `entry` has to compute itself. Equal ids of the block before mean equal tokens up to there:
+// publish sees to that.
 std::uint32_t Scheduler::shared_after(const Entry& entry, SequenceId id, SequenceId other_id,
                                       const Entry& other) const {
   if (other.owner != entry.owner || !kv_.trusted(other_id)) return 0;
@@ -582,7 +606,7 @@ std::uint32_t Scheduler::shared_after(const Entry& entry, SequenceId id, Sequenc
     const auto theirs = kv_.table(other_id);
     if (theirs.size() <= before || theirs[before] != kv_.table(id)[before]) return 0;
   }
-  const std::uint32_t end = std::min(entry.known() - 1, other.known());
+  const std::uint32_t end = std::min(entry.adoptable(), other.known());
   std::uint32_t at = from;
   while (at < end && entry.tokens[at] == other.tokens[at]) ++at;
   return at - from;
@@ -590,6 +614,7 @@ std::uint32_t Scheduler::shared_after(const Entry& entry, SequenceId id, Sequenc
 
 // Worth waiting for: whole blocks, or all that the sequence has to compute but for its last token. The latter
 // once only: a part of a block is gone with its leader, and then the next of many equal prompts would lead.
+// One whose rows are wanted is slow, and leads nobody.
 std::optional<Scheduler::Leader> Scheduler::find_leader(Entries::iterator it, bool waited) const {
   const Entry& e = it->second;
   std::uint32_t there = e.computed;  // positions that can be taken over now
@@ -599,7 +624,7 @@ std::optional<Scheduler::Leader> Scheduler::find_leader(Entries::iterator it, bo
     std::uint32_t end = e.computed + shared_after(e, it->first, other_id, other);
     there = std::max(there, std::min(end, other.computed));
     if (waited || end != e.known() - 1) end -= end % limits_.block_size;
-    if (!other.paused && other.computed < end && (!leader || leader->positions < end))
+    if (!other.paused && !other.scores() && other.computed < end && (!leader || leader->positions < end))
       leader = Leader{other_id, end};
   }
   if (leader && leader->positions <= there) leader.reset();
@@ -649,12 +674,13 @@ void Scheduler::commit(std::span<const StepResult> results) {
   for (auto& [id, e] : entries_) {
     if (!e.in_step) continue;
     e.computed += e.step_tokens;
+    if (e.scores()) e.scored = std::max(e.scored, std::min(e.computed, e.score_to));
     e.in_step = false;
     kv_.publish(id, e.owner, std::span(e.tokens).first(e.computed));
   }
   for (const StepResult& result : results) {
     const auto it = entries_.find(result.id);
-    require(it != entries_.end() && it->second.left() == 0);
+    require(it != entries_.end() && (result.ended || it->second.left() == 0));
     if (result.ended) {
       end(it);
     } else {
@@ -699,6 +725,7 @@ bool Scheduler::balanced() const {
     if (e.admitted) ++admitted;
     if (!e.admitted && (!kv_.table(id).empty() || e.computed != 0 || e.in_step)) return false;
     if (e.computed > e.known() || e.known() > e.most) return false;
+    if (e.scores() && e.computed > e.scored) return false;  // a row would be missed
     if (e.computed > kv_.table(id).size() * limits_.block_size) return false;
   }
   if (!in_flight_ && !cancelled_.empty()) return false;

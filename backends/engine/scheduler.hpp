@@ -12,6 +12,11 @@
 //   Sequences `behind`, prompts and decodes, add at most kBehindShare to the time of steps that hold others,
 //   and have the steps in which nobody else is. They give up their slots for others, but for one of them, and
 //   their room.
+//
+// Log probabilities of a prompt need the rows of logits of all its tokens but the last. A step has few rows:
+// one is kept for each admitted sequence, and prompts share the others. Such a prompt takes no more tokens of
+// a step than it has rows for, each of them costs a row more, and it takes over no KV of tokens whose rows it
+// still wants.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +40,7 @@ using kv::SequenceId;
 struct SchedulerLimits {
   std::uint32_t step_tokens = 256;  // tokens of one step; raised to max_sequences so that decode always fits
   std::uint32_t max_sequences = 8;  // that hold KV at once
+  std::uint32_t logit_rows = 0;     // of a step; raised to max_sequences so that each can yield a token
   std::uint32_t max_waiting = 256;  // beyond it submit() gives `overloaded`
   std::uint32_t kv_blocks = 0;
   std::uint32_t block_size = 16;
@@ -53,6 +59,9 @@ struct NewSequence {
   std::vector<Token> tokens;  // known so far, not empty
   std::uint32_t most = 0;     // tokens it may grow to
   config::RequestSettings settings = {};
+  // Positions whose rows of logits are wanted, in order and each once; none where they are equal. The last
+  // known token is none of them.
+  std::uint32_t score_from = 0, score_to = 0;
 };
 
 // `n_tokens` known tokens of one sequence, from position `first_position` on.
@@ -60,7 +69,8 @@ struct PlannedSequence {
   SequenceId id = 0;
   std::uint32_t first_position = 0;
   std::uint32_t n_tokens = 0;
-  bool want_logits = false;  // the last of them is the last known one: the step yields a new token
+  bool want_logits = false;    // the last of them is the last known one: the step yields a new token
+  std::uint32_t n_scored = 0;  // the last of them, but for that one, whose rows of logits are wanted, too
 };
 
 // Copy-on-write: done before the step, in order. The first part of a block that another sequence has
@@ -85,10 +95,12 @@ struct StepPlan {
   bool empty() const noexcept { return sequences.empty(); }
 };
 
-// What became of one planned sequence with want_logits. A sequence without a result keeps what it computed.
+// What became of one planned sequence: of one with want_logits, or that ended before it yields a token. A
+// sequence without a result keeps what it computed.
 struct StepResult {
   SequenceId id = 0;
-  bool ended = false;  // finished or failed by itself; otherwise `token` is appended, and `forced` behind it
+  bool ended = false;  // finished or failed by itself; otherwise it had want_logits, `token` is appended, and
+                       // `forced` behind it
   Token token = 0;
   bool distrusted = false;         // its KV may be wrong: nobody takes it over
   std::vector<Token> forced = {};  // tokens that needed no draw
@@ -114,8 +126,7 @@ class Scheduler {
   // blocks for beside the prompts, in equal shares.
   StepPlan plan(const StepBudget& budget);
   StepPlan plan() { return plan(token_budget(limits_.step_tokens)); }
-  // The step in flight has run. Results name sequences planned with want_logits that were not cancelled
-  // meanwhile.
+  // The step in flight has run. Results name planned sequences that were not cancelled meanwhile.
   void commit(std::span<const StepResult> results);
   // The step in flight was given up: its copies are done, its tokens are not computed.
   void retract();
@@ -167,10 +178,17 @@ class Scheduler {
     std::vector<kv::ChainKey> cold;
     std::uint32_t cold_done = 0;
     config::RequestSettings settings;
+    std::uint32_t scored = 0, score_to = 0;  // of the positions whose rows are wanted, those that are left
 
     std::uint32_t known() const noexcept { return static_cast<std::uint32_t>(tokens.size()); }
     std::uint32_t left() const noexcept { return known() - computed; }
     bool restoring() const noexcept { return !cold.empty(); }
+    bool scores() const noexcept { return scored < score_to; }
+    // Of its leading tokens, those whose KV may be another's: at least the last token is computed, whose
+    // logits are what the sequence is here for.
+    std::uint32_t adoptable() const noexcept { return scores() ? scored : known() - 1; }
+    std::uint32_t scores_of(std::uint32_t n_tokens) const noexcept;  // of the next ones
+    StepCost cost(const StepCost& usual) const noexcept { return scores() ? usual.with_rows() : usual; }
     bool behind() const noexcept;
     bool decodes() const noexcept { return admitted && !paused && left() <= appended; }
     bool due() const noexcept;  // to have a slot, whatever its place
@@ -228,6 +246,7 @@ class Scheduler {
   void add_forced(std::size_t decodes, const StepBudget& budget, StepPlan& plan);
   void plan_prompts(std::vector<Prompt> prompts, const StepBudget& budget, StepPlan& plan);
   bool add_behind(std::span<Prompt> prompts, bool turn, const StepBudget& budget, StepPlan& plan);
+  std::uint32_t room_for(const Entry& entry, const StepPlan& plan) const;
   void plan_tokens(Entries::iterator entry, std::uint32_t n_tokens, StepPlan& plan);
   void free_cancelled();
   void end(Entries::iterator entry);

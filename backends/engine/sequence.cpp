@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "backends/decode/logprobs.hpp"
+#include "backends/engine/token_logprob.hpp"
 
 namespace flyball::engine {
 
@@ -21,6 +21,12 @@ Sequence::Sequence(PreparedRequest request, const TextModel& model, std::shared_
       answer_(*model.tokenizer, request_.stop, request_.ignore_eos, request_.max_tokens,
               request_.resume_text_bytes, request_.marks_control) {
   sampler_.accept_prompt(tokens_);
+  if (request_.echo) echo_.emplace(*model.tokenizer, *request_.echo, tokens_);
+}
+
+Sequence::Scored Sequence::scored() const noexcept {
+  if (!echo_ || echo_->over() || !request_.echo->scores()) return {};
+  return {std::max(echo_->sent(), 1U) - 1, n_prompt_ - 1};  // the first token has no row
 }
 
 Result<void> Sequence::begin_constraint(AutomatonCache& automata) {
@@ -96,14 +102,9 @@ Result<Answer::Step> Sequence::take(Token token, const Row& row, Delta& delta) {
   auto step = accept(token);
   if (!step) return step;
   delta.tokens.push_back(token);
-  if (request_.sampling.top_logprobs >= 0) {  // the end token as well: usage counts it
-    const text::Tokenizer& tokenizer = *model_->tokenizer;
-    const auto bytes = [&](Token t) { return std::string(tokenizer.bytes(t, true)); };
-    const auto lp = decode::logprobs(row, token, static_cast<std::uint32_t>(request_.sampling.top_logprobs));
-    TokenLogprob out{token, bytes(token), lp.chosen, {}, !tokenizer.bytes(token).empty()};
-    for (const decode::Likely& t : lp.top) out.top.emplace_back(bytes(t.token), t.value);
-    delta.logprobs.push_back(std::move(out));
-  }
+  if (const std::int32_t n_top = request_.sampling.top_logprobs; n_top >= 0)
+    // The end token as well: usage counts it.
+    delta.logprobs.push_back(token_logprob(*model_->tokenizer, row, token, n_top));
   return step;
 }
 

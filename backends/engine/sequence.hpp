@@ -45,11 +45,27 @@ class Sequence {
   // leaves no way on.
   Result<Answer::Step> sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta);
   Result<Answer::Step> sample(const decode::Candidates& row, decode::SamplerScratch& scratch, Delta& delta);
+  // The next tokens of the prompt that is echoed, as many as there are rows (Echo::next). known: all tokens
+  // of the sequence.
+  Delta echo(std::span<const Token> known, const LogitRows& rows) {
+    return echo_->next(known.first(n_prompt_), rows);
+  }
+  // The part of the echo that needs no rows, piece by piece; nullopt: the answer comes next.
+  std::optional<Delta> next_echo(std::span<const Token> known) {
+    if (!echo_ || echo_->over()) return std::nullopt;
+    return echo_->next(known.first(n_prompt_));
+  }
   Done done(FinishReason reason) const;
 
   // Most tokens it may come to.
   std::uint32_t most() const noexcept { return n_prompt_ + request_.max_tokens; }
   std::uint32_t prompt_tokens() const noexcept { return n_prompt_; }
+  bool empty_answer() const noexcept { return request_.empty_answer; }
+  // Positions [from, to) of the prompt whose rows of logits echo() needs.
+  struct Scored {
+    std::uint32_t from = 0, to = 0;
+  };
+  Scored scored() const noexcept;
   const std::optional<AnswerForm>& form() const noexcept { return request_.form; }
   const std::string& owner() const noexcept { return request_.owner; }
   const config::RequestSettings& settings() const noexcept { return request_.settings; }
@@ -78,6 +94,7 @@ class Sequence {
   std::vector<Token> tokens_;
   decode::Sampler sampler_;
   Answer answer_;
+  std::optional<Echo> echo_;
   std::optional<ConstrainedText> constrained_;
 };
 

@@ -11,11 +11,12 @@ double seconds(std::chrono::milliseconds time) {
 
 }  // namespace
 
-// A step costs like eight tokens, a token's pairs with a thousand positions like one, and reading twenty
-// thousand positions like one: a fit that begins with little of it finds more where that is so.
+// A step costs like eight tokens, a token's pairs with a thousand positions like one, reading twenty thousand
+// positions like one, and a row of logits like one: a fit that begins with little of it finds more where that
+// is so.
 StepCost cost_guess() noexcept {
   const double token = seconds(kLongestStep) / (8 + kLeastStepTokens);
-  return {8 * token, token, token / 1000, token / 20000};
+  return {8 * token, token, token / 1000, token / 20000, token};
 }
 
 StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept {

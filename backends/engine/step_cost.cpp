@@ -29,12 +29,13 @@ StepWork& StepWork::operator+=(const StepWork& more) noexcept {
   tokens += more.tokens;
   pairs += more.pairs;
   reads += more.reads;
+  rows += more.rows;
   return *this;
 }
 
 double StepCost::of(const StepWork& work) const noexcept {
   return step + token * work.tokens + pair * static_cast<double>(work.pairs) +
-         read * static_cast<double>(work.reads);
+         read * static_cast<double>(work.reads) + row * work.rows;
 }
 
 double StepCost::added(std::uint32_t first_position, std::uint32_t n_tokens) const noexcept {
@@ -82,11 +83,11 @@ void StepCostFit::measured(const StepWork& work, double seconds) noexcept {
 
 StepCostFit::Vector StepCostFit::terms_of(const StepWork& work) noexcept {
   return {1, static_cast<double>(work.tokens), static_cast<double>(work.pairs),
-          static_cast<double>(work.reads)};
+          static_cast<double>(work.reads), static_cast<double>(work.rows)};
 }
 
 void StepCostFit::set(const Vector& costs) noexcept {
-  cost_ = {costs[0], costs[1], costs[2], std::min(costs[3], kMostReads * costs[2])};
+  cost_ = {costs[0], costs[1], costs[2], std::min(costs[3], kMostReads * costs[2]), costs[4]};
 }
 
 // Scales what makes up most of such a step until it takes what was measured.

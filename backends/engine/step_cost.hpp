@@ -1,5 +1,6 @@
 // How long a step takes, learned from those that have run: so much for the step, for each token, for each
-// pair of a token and a position it attends to, and for each position whose KV is read. Late chunks of a long
+// pair of a token and a position it attends to, for each position whose KV is read, and for each prompt token
+// whose row of logits is wanted. Late chunks of a long
 // prompt cost many times what its first ones do; counting tokens does not see it. A decode reads the KV of
 // all its positions for one token, a prompt's chunk once for all its tokens: its pairs cost far less. Pure:
 // the engine thread measures.
@@ -14,6 +15,7 @@ struct StepWork {
   std::uint32_t tokens = 0;
   std::uint64_t pairs = 0;  // a token at position p attends to p + 1 positions
   std::uint64_t reads = 0;  // positions whose KV is read, once for all tokens of a sequence
+  std::uint32_t rows = 0;   // of logits, for log probabilities of prompts
 
   static StepWork of(std::uint32_t first_position, std::uint32_t n_tokens) noexcept;
   StepWork& operator+=(const StepWork& more) noexcept;
@@ -24,7 +26,10 @@ struct StepCost {  // seconds
   double token = 0;
   double pair = 0;
   double read = 0;
+  double row = 0;
 
+  // The cost where each token of a sequence has a row of logits.
+  StepCost with_rows() const noexcept { return {step, token + row, pair, read, row}; }
   double of(const StepWork& work) const noexcept;  // of a step that holds it
   // What n_tokens of a sequence, from first_position on, add to a step.
   double added(std::uint32_t first_position, std::uint32_t n_tokens) const noexcept;
@@ -45,11 +50,11 @@ class StepCostFit {
   void measured(const StepWork& work, double seconds) noexcept;
 
  private:
-  static constexpr std::size_t kTerms = 4;
-  using Vector = std::array<double, kTerms>;  // step, token, pair, read
+  static constexpr std::size_t kTerms = 5;
+  using Vector = std::array<double, kTerms>;  // step, token, pair, read, row
 
   static Vector terms_of(const StepWork& work) noexcept;
-  Vector costs() const noexcept { return {cost_.step, cost_.token, cost_.pair, cost_.read}; }
+  Vector costs() const noexcept { return {cost_.step, cost_.token, cost_.pair, cost_.read, cost_.row}; }
   void set(const Vector& costs) noexcept;
   void explain(const StepWork& work, double seconds) noexcept;
   void solve() noexcept;

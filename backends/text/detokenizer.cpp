@@ -5,14 +5,18 @@
 
 namespace flyball::text {
 
-std::string Detokenizer::push(Token token) {
+std::string_view Detokenizer::bytes(Token token) const noexcept {
   std::string_view bytes = tokenizer_->bytes(token, render_special_);
   // The space stands before the text, and so behind a BOS.
-  if (at_start_ && !bytes.empty() && tokenizer_->kind(token) != TokenKind::control) {
+  if (at_start_ && bytes.starts_with(' ') && tokenizer_->kind(token) != TokenKind::control)
+    bytes.remove_prefix(1);
+  return bytes;
+}
+
+std::string Detokenizer::push(Token token) {
+  pending_.append(bytes(token));
+  if (tokenizer_->kind(token) != TokenKind::control && !tokenizer_->bytes(token, render_special_).empty())
     at_start_ = false;
-    if (bytes.front() == ' ') bytes.remove_prefix(1);
-  }
-  pending_.append(bytes);
 
   std::string out;
   std::size_t at = 0;

@@ -19,6 +19,8 @@ class Detokenizer {
       : tokenizer_(&tokenizer),
         at_start_(at_start && tokenizer.strips_leading_space()),
         render_special_(render_special) {}
+  // The token's bytes, as the text has them if it is pushed next.
+  std::string_view bytes(Token token) const noexcept;
   // The text that is certain now: valid UTF-8, possibly empty.
   std::string push(Token token);
   // What is still held back, as U+FFFD where incomplete.

@@ -149,6 +149,8 @@ void put(WireWriter& w, const CompletionRequest& q) {
   put(w, q.sampling);
   w.u64(q.max_tokens);
   w.u64(q.total_tokens);
+  w.flag(q.empty_answer);
+  w.flag(q.echo);
   w.u64(q.stop.size());
   for (const std::string& s : q.stop) w.bytes(s);
   w.flag(q.ignore_eos);
@@ -156,6 +158,7 @@ void put(WireWriter& w, const CompletionRequest& q) {
   put(w, q.constraint);
   put(w, q.resume_tokens);
   w.u64(q.resume_text_bytes);
+  w.u64(q.resume_echo);
   w.bytes(q.owner);
   put(w, q.settings);
 }
@@ -187,6 +190,8 @@ CompletionRequest get_request(WireReader& r) {
   q.sampling = get_sampling(r);
   q.max_tokens = r.u32("max_tokens");
   q.total_tokens = r.u32("total_tokens");
+  q.empty_answer = r.flag("empty answer");
+  q.echo = r.flag("echo");
   q.stop.resize(r.count(kMaxStops, 1, "stop"));
   for (std::string& s : q.stop) s = r.text(kMaxStopBytes, "stop");
   q.ignore_eos = r.flag("ignore_eos");
@@ -194,6 +199,8 @@ CompletionRequest get_request(WireReader& r) {
   q.constraint = get_constraint(r);
   q.resume_tokens = get_tokens(r, "resume tokens");
   q.resume_text_bytes = r.u64(UINT64_MAX, "resume bytes");
+  q.resume_echo = r.u32("resume echo");
+  if (r.ok() && q.resume_echo > 0 && !q.echo) r.refuse("resume echo", "is of a request that echoes nothing");
   q.owner = r.text(kMaxName, "owner");
   q.settings = get_settings(r);
   return q;
@@ -364,12 +371,14 @@ void put(WireWriter& w, const Delta& d) {
   w.u64(d.prompt_tokens);
   w.u64(d.cached_tokens);
   put(w, d.prompt);
+  w.u64(d.echoed);
   w.u64(d.logprobs.size());
   for (const TokenLogprob& l : d.logprobs) {
     w.i32(l.token);
     w.bytes(l.bytes);
     w.f32(finite_logprob(l.logprob));
     w.u64(l.in_text ? 1 : 0);
+    w.flag(l.known);
     w.u64(l.top.size());
     for (const auto& [bytes, logprob] : l.top) {
       w.bytes(bytes);
@@ -386,13 +395,19 @@ Delta get_delta(WireReader& r) {
   d.prompt_tokens = r.u32("prompt tokens");
   d.cached_tokens = r.u32("cached tokens");
   d.prompt = get_tokens(r, "prompt");
-  const std::size_t n = r.count(kMaxTokens, 8, "logprobs");
+  d.echoed = r.u32("echoed");
+  if (r.ok() && d.echoed > 0 && !d.tokens.empty()) r.refuse("echoed", "stands beside tokens of the answer");
+  const std::size_t n = r.count(kMaxTokens, 9, "logprobs");
+  if (r.ok() && d.echoed > 0 && n != 0 && n != d.echoed)
+    r.refuse("logprobs", "are not those of the tokens echoed");
   for (std::size_t i = 0; i < n && r.ok(); ++i) {
     TokenLogprob& l = d.logprobs.emplace_back();
     l.token = r.i32("logprob token");
     l.bytes = r.bytes(kMaxTokenBytes, "logprob bytes");
     l.logprob = r.f32("logprob");
     l.in_text = r.u64(1, "logprob in text") == 1;
+    l.known = r.flag("logprob known");
+    if (r.ok() && !l.known && d.echoed == 0) r.refuse("logprob known", "is false of a token of the answer");
     const std::size_t n_top = r.count(kMaxTopLogprobs, 5, "top logprobs");
     for (std::size_t k = 0; k < n_top && r.ok(); ++k) {
       std::string bytes = r.bytes(kMaxTokenBytes, "top logprob bytes");

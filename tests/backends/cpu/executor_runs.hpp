@@ -50,11 +50,11 @@ struct Piece {
   std::vector<Token> tokens;
   std::uint32_t first_position = 0;
   std::vector<std::uint32_t> blocks;
-  bool want_logits = true;
+  std::uint32_t n_wanted = 1;  // of its last tokens, those whose logits are wanted
 };
 using Rows = std::vector<std::vector<float>>;
 
-// One step; a row of logits for each piece that wants them.
+// One step; the rows of logits that its pieces want, in order.
 inline Rows run_step(device::Executor& executor, const std::vector<Piece>& pieces, std::uint32_t vocab,
                      std::span<const device::BlockCopy> copies = {}) {
   std::vector<Token> tokens;
@@ -62,7 +62,7 @@ inline Rows run_step(device::Executor& executor, const std::vector<Piece>& piece
   for (const Piece& p : pieces) {
     sequences.push_back({static_cast<std::uint32_t>(tokens.size()),
                          static_cast<std::uint32_t>(p.tokens.size()), p.first_position, p.blocks,
-                         p.want_logits});
+                         p.n_wanted});
     tokens.insert(tokens.end(), p.tokens.begin(), p.tokens.end());
   }
   const auto step = executor.submit({tokens, sequences}, copies);

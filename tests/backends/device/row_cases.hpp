@@ -46,6 +46,29 @@ inline void expect_whole_equals_chunked(device::Executor& executor, std::uint32_
     }
 }
 
+// The rows of a chunk's last tokens beside a decode: each is that of the tokens up to it.
+inline void expect_rows_of_beginnings(device::Executor& executor, std::uint32_t vocab,
+                                      const SameRow& expect_same = same_bits) {
+  const auto tokens = random_tokens(30, vocab, 5);
+  const std::span<const Token> all(tokens);
+  const auto part = [&](std::size_t from, std::size_t n) {
+    return std::vector<Token>(all.begin() + static_cast<std::ptrdiff_t>(from),
+                              all.begin() + static_cast<std::ptrdiff_t>(from + n));
+  };
+  for (const std::uint32_t n_wanted : {2U, 7U, 12U}) {
+    run_step(executor, {{part(0, 18), 0, {5, 3}, 0}, {part(3, 4), 0, {7}, 0}}, vocab);
+    const auto rows =
+        run_step(executor, {{part(18, 12), 18, {5, 3}, n_wanted}, {part(7, 1), 4, {7}, 1}}, vocab);
+    ASSERT_EQ(rows.size(), n_wanted + 1);
+    for (std::uint32_t i = 0; i < n_wanted; ++i) {
+      const std::uint32_t end = 30 - n_wanted + i + 1;
+      SCOPED_TRACE("token " + std::to_string(end) + ", of " + std::to_string(n_wanted) + " rows");
+      expect_same(rows[i], run_step(executor, {{part(0, end), 0, {9, 2}, 1}}, vocab).at(0));
+    }
+    expect_same(rows[n_wanted], run_step(executor, {{part(3, 5), 0, {8}, 1}}, vocab).at(0));
+  }
+}
+
 // A block of which nine positions are filled, copied; then both go on, each in its own.
 inline void expect_copied_block_equals_computed(device::Executor& executor, std::uint32_t vocab) {
   const auto tokens = random_tokens(25, vocab);

@@ -104,6 +104,19 @@ inline Token hash_model(std::span<const Token> history) {
   return static_cast<Token>('a' + (h >> 33) % 26);
 }
 
+// Its row of logits behind these.
+inline std::vector<float> fake_row(const FakeModel& model, std::span<const Token> history) {
+  const Token next = model(history);
+  std::uint64_t noise = static_cast<std::uint64_t>(next) + history.size();
+  std::vector<float> row;
+  for (Token t = 0; t < static_cast<Token>(kVocab); ++t) {
+    noise = noise * 6364136223846793005ULL + 1442695040888963407ULL;
+    const float value = static_cast<float>(noise >> 40) * 0x1p-24F;  // [0, 1)
+    row.push_back(t == next ? 9.0F : value);
+  }
+  return row;
+}
+
 struct FakeControl {
   FakeModel model = hash_model;
   std::uint32_t block_size = 4;
@@ -186,21 +199,8 @@ class FakeExecutor final : public device::Executor {
     for (const auto& s : batch.sequences) {
       for (std::uint32_t i = 0; i < s.n_tokens; ++i)
         slot(s, s.first_position + i) = batch.tokens[s.first_token + i];
-      if (!s.want_logits) continue;
-      std::vector<Token> history;
-      for (std::uint32_t p = 0; p < s.first_position + s.n_tokens; ++p) history.push_back(slot(s, p));
-      const Token next = control_->model(history);
-      std::uint64_t noise = static_cast<std::uint64_t>(next) + history.size();
-      for (Token t = 0; t < static_cast<Token>(kVocab); ++t) {
-        noise = noise * 6364136223846793005ULL + 1442695040888963407ULL;
-        const float value = static_cast<float>(noise >> 40) * 0x1p-24F;  // [0, 1)
-        logits_.push_back(history[0] == control_->poisoned ? NAN : t == next ? 9.0F : value);
-      }
-      if (s.n_candidates > 0) {
-        cut(s.n_candidates, batch.candidates_of);
-      } else {
-        ++control_->whole_rows;
-      }
+      const std::uint32_t end = s.first_position + s.n_tokens;
+      for (std::uint32_t behind = s.n_wanted; behind > 0; --behind) give_row(batch, s, end + 1 - behind);
     }
     return ++step_;
   }
@@ -216,6 +216,22 @@ class FakeExecutor final : public device::Executor {
   Token& slot(const device::StepSequence& s, std::uint32_t position) {
     return kv_.at(s.block_table[position / control_->block_size] * control_->block_size +
                   position % control_->block_size);
+  }
+
+  // The row of logits behind the sequence's first `n` tokens.
+  void give_row(const device::StepBatch& batch, const device::StepSequence& s, std::uint32_t n) {
+    std::vector<Token> history;
+    for (std::uint32_t p = 0; p < n; ++p) history.push_back(slot(s, p));
+    const auto row = fake_row(control_->model, history);
+    if (history[0] == control_->poisoned)
+      logits_.insert(logits_.end(), kVocab, NAN);
+    else
+      logits_.insert(logits_.end(), row.begin(), row.end());
+    if (s.n_candidates > 0) {
+      cut(s.n_candidates, batch.candidates_of);
+    } else {
+      ++control_->whole_rows;
+    }
   }
 
   // The last row becomes its candidates.

@@ -22,6 +22,7 @@ struct Believed {
   std::vector<Token> tokens;
   std::uint32_t most;
   bool paused = false;
+  std::uint32_t scored = 0, score_to = 0;  // rows wanted of its prompt, and those that it has
 };
 
 // What KV at `position` stands for: every token up to it, and whose they are.
@@ -65,6 +66,7 @@ class Walk {
     l.max_sequences = 1 + below(6);
     l.step_tokens = 1 + below(24);
     l.max_waiting = 8;
+    if (below(2) == 0) l.logit_rows = l.max_sequences + below(10);
     l.block_size = kBlock;
     if (below(3) != 0) l.keyed = kv::Keyed{kv::space_key("walk"), 1 + below(3)};
     return l;
@@ -106,8 +108,12 @@ class Walk {
     b.tokens.resize(below(b.tokens.size() + 1));
     for (std::uint32_t n = 1 + below(6); n > 0; --n) b.tokens.push_back(static_cast<Token>(below(3)));
     b.most = static_cast<std::uint32_t>(b.tokens.size()) + 1 + below(30);
+    if (b.tokens.size() > 1 && below(3) == 0) {
+      b.score_to = 1 + below(b.tokens.size() - 1);
+      b.scored = below(3) == 0 ? below(b.score_to + 1) : 0;
+    }
     const SequenceId id = next_++;
-    const auto ok = s_.submit({id, b.owner, b.tokens, b.most, random_settings()});
+    const auto ok = s_.submit({id, b.owner, b.tokens, b.most, random_settings(), b.scored, b.score_to});
     if (ok) {
       live_[id] = std::move(b);
     } else {
@@ -158,7 +164,7 @@ class Walk {
   }
 
   void check(const StepPlan& plan) {
-    std::uint32_t total = 0;
+    std::uint32_t total = 0, rows = 0, scored = 0;
     std::set<SequenceId> seen;
     for (const auto& p : plan.sequences) {
       ASSERT_TRUE(seen.insert(p.id).second);
@@ -169,12 +175,24 @@ class Walk {
       const std::size_t known = it->second.tokens.size();
       ASSERT_LE(p.first_position + p.n_tokens, known);
       ASSERT_EQ(p.want_logits, p.first_position + p.n_tokens == known);
+      const Believed& b = it->second;
+      ASSERT_TRUE(b.scored == b.score_to || p.first_position <= b.scored) << "a row is missed";
+      ASSERT_EQ(p.n_scored, scored_to(p, b) - b.scored);
+      scored += p.n_scored;
+      rows += p.n_scored + (p.want_logits ? 1 : 0);
       ASSERT_GE(s_.kv().table(p.id).size() * kBlock, p.first_position + p.n_tokens);
       total += p.n_tokens;
     }
     ASSERT_EQ(total, plan.work.tokens);
+    ASSERT_EQ(scored, plan.work.rows);
+    ASSERT_LE(rows, std::max(limits_.logit_rows, limits_.max_sequences));
     ASSERT_LE(total, std::max(limits_.step_tokens, limits_.max_sequences));
     ASSERT_LE(s_.running(), limits_.max_sequences);
+  }
+
+  // How far the rows of its prompt are given behind this step.
+  static std::uint32_t scored_to(const PlannedSequence& p, const Believed& b) {
+    return std::max(b.scored, std::min(p.first_position + p.n_tokens, b.score_to));
   }
 
   void audit() {
@@ -191,8 +209,16 @@ class Walk {
   std::vector<StepResult> results(const StepPlan& plan, bool early) {
     std::vector<StepResult> out;
     for (const auto& p : plan.sequences) {
-      if (!p.want_logits || !live_.contains(p.id)) continue;
+      if (!live_.contains(p.id)) continue;
       Believed& b = live_[p.id];
+      b.scored = scored_to(p, b);
+      if (!p.want_logits) {
+        if (p.n_scored == 0 || !early || below(25) != 0) continue;
+        out.push_back({p.id, true, 0, below(2) == 0});
+        end(p.id);
+        continue;
+      }
+      EXPECT_EQ(b.scored, b.score_to) << "rows come before a token";
       const bool over = b.tokens.size() + 1 == b.most || (early && below(25) == 0);
       const auto token = static_cast<Token>(below(3));
       out.push_back({p.id, over, token, over && below(8) == 0});
@@ -214,6 +240,7 @@ class Walk {
     disturb();
     StepBudget budget = token_budget(static_cast<std::uint32_t>(below(32)));
     budget.cost = {static_cast<double>(below(4)), 1, static_cast<double>(below(3)) / 10};
+    budget.cost.row = static_cast<double>(below(3));
     budget.part /= 1 + static_cast<double>(below(3));
     budget.can_stop = below(2) == 0;
     if (below(3) == 0) save(s_.kv().keyed_blocks());

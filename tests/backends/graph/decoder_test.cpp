@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/backends/cpu/executor_runs.hpp"
+#include "tests/backends/device/row_cases.hpp"
 #include "tests/backends/graph/naive_forward.hpp"
 #include "tests/backends/model/model_shapes.hpp"
 #include "tests/kernels/formats/print.hpp"
@@ -185,6 +186,15 @@ TEST(Decoder, WholeEqualsChunkedEqualsTokenByToken) {
       const auto last = run_chunks(*other, tokens, blocks, vocab, chunk);
       EXPECT_EQ(last, whole) << shape << " " << kernels::to_string(type) << " in chunks of " << chunk;
     }
+  }
+}
+
+// Prompts are scored by the rows of many tokens of a step: each is what it would be as the last row of one.
+TEST(Decoder, RowsOfASequenceAreThoseOfItsBeginnings) {
+  for (const auto& [type, shape] : variants()) {
+    const auto m = synthetic_model(type, shape);
+    auto executor = cpu_executor(m);
+    expect_rows_of_beginnings(*executor, m.file->config().vocab_size);
   }
 }
 

@@ -66,7 +66,7 @@ TEST_P(OpenClCandidatesOf, AreWhatTheWholeRowsSay) {
         s.want_exp_sum = s.n_candidates % 2 == 1;
         mixed.push_back(s);
         for (std::uint32_t t = 0; t < step[i].tokens; ++t) tokens.push_back(static_cast<Token>(7 * i + t));
-        if (!s.want_logits) continue;
+        if (s.n_wanted == 0) continue;
         n_whole += s.n_candidates == 0 ? 1 : 0;
         n_pairs += s.n_candidates > 0 ? 1 + s.n_candidates : 0;
       }
@@ -79,7 +79,7 @@ TEST_P(OpenClCandidatesOf, AreWhatTheWholeRowsSay) {
 
       std::size_t row = 0, n = 0, cut = 0;
       for (const device::StepSequence& s : mixed) {
-        if (!s.want_logits) continue;
+        if (s.n_wanted == 0) continue;
         const auto logits = std::span(expected).subspan(row++ * kRows, kRows);
         if (s.n_candidates == 0) {
           ASSERT_TRUE(std::ranges::equal(got.logits.subspan(n++ * kRows, kRows), logits)) << "row " << row;

@@ -174,6 +174,13 @@ TEST_P(OpenClEngine, WholeEqualsChunked) {
                                     std::bind_front(test::expect_same_row, std::cref(*device)));
 }
 
+TEST_P(OpenClEngine, RowsOfASequenceAreThoseOfItsBeginnings) {
+  const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
+  const auto device = device_for(m);
+  test::expect_rows_of_beginnings(*device, m.vocab(),
+                                  std::bind_front(test::expect_same_row, std::cref(*device)));
+}
+
 // Of a step that may be given up no more is enqueued than the layer that runs and the next.
 TEST_F(OpenClEngine, AStepIsGivenUpBeforeItsLayersAreEnqueued) {
   const auto m = synthetic_model(DType::q8_0, "dim=64,layers=12,heads=4,kv_heads=2,ffn=96,vocab=320");

@@ -137,6 +137,12 @@ TEST_F(VulkanEngine, WholeEqualsChunked) {
   expect_whole_equals_chunked(*device, m.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
 }
 
+TEST_F(VulkanEngine, RowsOfASequenceAreThoseOfItsBeginnings) {
+  const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
+  const auto device = vulkan_executor(m);
+  expect_rows_of_beginnings(*device, m.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
+}
+
 // Of the machine's memory KV takes at once all that was promised to it, activations what steps touch.
 TEST_F(VulkanEngine, ActivationsTakeNoMemoryBeforeAStepIsThatLong) {
 #ifdef __SANITIZE_ADDRESS__

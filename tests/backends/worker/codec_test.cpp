@@ -39,6 +39,8 @@ CompletionRequest full_request() {
   q.constraint = Constraint{Constraint::Kind::choice, test::packed(R"(["yes","no"])"), true};
   q.resume_tokens = {1, 2, 300'000};
   q.resume_text_bytes = 1ULL << 40;
+  q.empty_answer = q.echo = true;
+  q.resume_echo = 17;
   q.owner = "app-7";
   q.settings = {std::chrono::milliseconds(20), config::QueuePlace::behind};
   return q;
@@ -76,8 +78,39 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_TRUE(r.constraint->compact);
   EXPECT_EQ(r.resume_tokens, q.resume_tokens);
   EXPECT_EQ(r.resume_text_bytes, q.resume_text_bytes);
+  EXPECT_TRUE(r.empty_answer);
+  EXPECT_TRUE(r.echo);
+  EXPECT_EQ(r.resume_echo, 17U);
   EXPECT_EQ(r.owner, "app-7");
   EXPECT_EQ(r.settings, q.settings);
+}
+
+TEST(WorkerCodec, EchoesAreOfThePromptAlone) {
+  Delta delta;
+  delta.text = "ab";
+  delta.echoed = 2;
+  delta.logprobs = {{7, "a", 0.0F, {}}, {8, "b", -0.5F, {}}};
+  delta.logprobs[0].known = false;
+  const auto decoded = [](const Delta& d) {
+    return decode_to_daemon(payload_of(ToDaemon{TicketEvent{1, d}}));
+  };
+  const auto back = decoded(delta);
+  ASSERT_TRUE(back) << back.error().message;
+  const Delta& got = std::get<Delta>(std::get<TicketEvent>(*back).event);
+  EXPECT_EQ(got.echoed, 2U);
+  EXPECT_FALSE(got.logprobs.at(0).known);
+  EXPECT_TRUE(got.logprobs.at(1).known);
+
+  Delta beside_tokens = delta;
+  beside_tokens.tokens = {9};
+  Delta too_few = delta;
+  too_few.logprobs.pop_back();
+  Delta of_an_answer = delta;
+  of_an_answer.echoed = 0;
+  for (const Delta& bad : {beside_tokens, too_few, of_an_answer}) EXPECT_FALSE(decoded(bad));
+  CompletionRequest no_echo;
+  no_echo.resume_echo = 1;
+  EXPECT_FALSE(decode_to_worker(payload_of(ToWorker{Start{1, no_echo}})));
 }
 
 TEST(WorkerCodec, SettingsThatAreNotSetStayUnset) {
@@ -132,7 +165,8 @@ TEST(WorkerCodec, SeedsOfTheFuzzerAreOfThisVersion) {
   for (const char* name : {"hello", "start_chat", "start_text", "start_tokens", "start_constraint",
                            "start_structural_tag", "cancel", "pause", "resume", "drain", "grant"})
     EXPECT_TRUE(decode_to_worker(bytes_of(name))) << name;
-  for (const char* name : {"hello", "need_memory", "ready", "failed", "load", "delta", "done", "error"})
+  for (const char* name :
+       {"hello", "need_memory", "ready", "failed", "load", "delta", "echo", "done", "error"})
     EXPECT_TRUE(decode_to_daemon(bytes_of(name))) << name;
 }
 

@@ -1,0 +1,59 @@
+// The beginning of an answer that echoes its prompt: the prompt's tokens in order, some in each delta, with
+// their text and, where they are wanted, their log probabilities. Each delta depends on the tokens alone, so
+// that another engine goes on where one has stopped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backends/backend.hpp"
+#include "backends/text/detokenizer.hpp"
+#include "backends/text/tokenizer.hpp"
+
+namespace flyball::engine {
+
+// Rows of logits of `vocab` tokens each, which begin `stride` values apart.
+struct LogitRows {
+  std::span<const float> values = {};
+  std::size_t stride = 1, vocab = 0;
+
+  std::size_t size() const noexcept { return values.size() / stride; }
+  std::span<const float> operator[](std::size_t i) const { return values.subspan(i * stride, vocab); }
+};
+
+struct EchoRequest {
+  std::uint32_t sent = 0;  // tokens that the client has
+  // The prompt's first and last token were added by the tokenizer, and have no text.
+  bool hides_first = false, hides_last = false;
+  std::int32_t top_logprobs = -1;  // as in SamplingParams
+
+  bool scores() const noexcept { return top_logprobs >= 0; }
+};
+
+class Echo {
+ public:
+  // Most tokens of a delta without log probabilities. One with them has no more than a step has rows.
+  static constexpr std::uint32_t kMostTokens = 1024;
+
+  // prompt: not empty, of which no more than request.sent are sent. The tokenizer outlives this.
+  Echo(const text::Tokenizer& tokenizer, const EchoRequest& request, std::span<const Token> prompt);
+
+  bool over() const noexcept { return sent_ == n_prompt_; }
+  std::uint32_t sent() const noexcept { return sent_; }
+  // The next tokens of the same prompt. `rows`: the logits that each of them was predicted by, all finite;
+  // none without log probabilities. The prompt's first token has none. Precondition: it is not over.
+  Delta next(std::span<const Token> prompt, const LogitRows& rows = {});
+
+ private:
+  bool hides(std::uint32_t at) const noexcept;
+  void add(Token token, Delta& delta);
+  void add_scored(Token token, TokenLogprob logprob, Delta& delta);
+
+  const text::Tokenizer* tokenizer_;
+  text::Detokenizer detokenizer_;
+  EchoRequest request_;
+  std::uint32_t n_prompt_, sent_ = 0;
+};
+
+}  // namespace flyball::engine
