@@ -81,14 +81,13 @@ bool Inference::on_delta(std::size_t index, const Delta& delta) {
   if (ended_) return true;
   Progress& p = progress_[index];
   p.tokens += static_cast<std::uint32_t>(delta.tokens.size());
-  if (!got_token_ && wants_answer_) {
+  if (stream_ && !streaming_) answerable_ = std::chrono::steady_clock::now();
+  if (!got_token_ && wants_answer_ && delta.echoed == 0) {
     got_token_ = true;
     backend_ = job_->backend();
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = seconds_between(exchange_->readable(), now);
+    const double seconds = seconds_between(exchange_->readable(), std::chrono::steady_clock::now());
     metrics_.first_token(labels(), seconds);
     job_->first_token(seconds * 1e3);
-    if (stream_) answerable_ = now;
   }
   const AnswerEvents& events = p.reader.read(delta);
   if (stream_) return write(index, events);

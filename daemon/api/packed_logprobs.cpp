@@ -6,6 +6,8 @@
 namespace flyball::api {
 namespace {
 
+constexpr std::size_t kInText = 1, kKnown = 2;
+
 // Seven bits a byte, the lowest first; the top bit says that more follow.
 void put(std::string& out, std::size_t n) {
   for (; n >= 0x80; n >>= 7) out.push_back(static_cast<char>(n | 0x80));
@@ -53,6 +55,7 @@ void LogprobView::read(const TokenLogprob& token) {
   logprob = token.logprob;
   top.assign(token.top.begin(), token.top.end());
   in_text = token.in_text;
+  known = token.known;
 }
 
 void PackedLogprobs::append(const TokenLogprob& token) {
@@ -67,7 +70,7 @@ void PackedLogprobs::append(const TokenLogprob& token) {
   std::string& block = blocks_.back();
   const std::size_t before = block.capacity();
   put(block, token.bytes, token.logprob);
-  put(block, token.in_text ? 1U : 0U);
+  put(block, (token.in_text ? kInText : 0U) | (token.known ? kKnown : 0U));
   put(block, token.top.size());
   for (const auto& [bytes, logprob] : token.top) put(block, bytes, logprob);
   bytes_ += block.capacity() - before;
@@ -80,7 +83,9 @@ bool PackedLogprobs::read(Cursor& cursor, LogprobView& out) const {
   if (cursor.block >= blocks_.size()) return false;
   const std::string_view block = blocks_[cursor.block];
   std::tie(out.bytes, out.logprob) = get_token(block, cursor.at);
-  out.in_text = get(block, cursor.at) != 0;
+  const std::size_t flags = get(block, cursor.at);
+  out.in_text = (flags & kInText) != 0;
+  out.known = (flags & kKnown) != 0;
   out.top.clear();
   for (std::size_t n = get(block, cursor.at); n > 0; --n) out.top.push_back(get_token(block, cursor.at));
   return true;

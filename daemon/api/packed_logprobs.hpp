@@ -19,7 +19,7 @@ struct LogprobView {
   std::string_view bytes;
   float logprob = 0.0F;
   std::vector<std::pair<std::string_view, float>> top;  // likeliest first
-  bool in_text = true;                                  // as in TokenLogprob
+  bool in_text = true, known = true;                    // as in TokenLogprob
 
   void read(const TokenLogprob& token);
 };

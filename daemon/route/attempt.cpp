@@ -59,7 +59,7 @@ Attempt::Action Attempt::failed(const Error& error) {
 }
 
 std::optional<Attempt::GiveUp> Attempt::starts_on(const std::string& digest) {
-  if (!tokens_.empty() && digest != digest_)
+  if ((!tokens_.empty() || echoed_ > 0) && digest != digest_)
     return GiveUp{{ErrorCode::worker_died,
                    "The engine process died, and the model's file has been replaced since: the rest of the "
                    "answer would be another model's.",
@@ -70,6 +70,8 @@ std::optional<Attempt::GiveUp> Attempt::starts_on(const std::string& digest) {
 }
 
 void Attempt::received(const Delta& delta) {
+  echoed_ += delta.echoed;
+  if (delta.echoed > 0) return;
   if (!delta.tokens.empty()) deaths_ = 0;
   tokens_.insert(tokens_.end(), delta.tokens.begin(), delta.tokens.end());
   text_bytes_ += delta.text.size();

@@ -22,7 +22,8 @@ class Attempt {
   static constexpr std::uint32_t kMaxDeathsWithoutProgress = 2;
   static constexpr std::uint32_t kMaxAttempts = 5;
 
-  struct Acquire {  // ask the fleet for its backend, then start with resume_tokens() and text_bytes()
+  struct Acquire {  // ask the fleet for its backend, then start with resume_tokens(), text_bytes() and
+                    // echoed()
     const policy::Target* target;
   };
   struct GiveUp {
@@ -46,7 +47,8 @@ class Attempt {
 
   const policy::Target& target() const noexcept { return *targets_[at_]; }
   const std::vector<Token>& resume_tokens() const noexcept { return tokens_; }
-  std::uint64_t text_bytes() const noexcept { return text_bytes_; }
+  std::uint64_t text_bytes() const noexcept { return text_bytes_; }  // of the answer, without its echo
+  std::uint32_t echoed() const noexcept { return echoed_; }          // tokens of the prompt
   std::uint32_t attempts() const noexcept { return attempts_; }
 
  private:
@@ -62,6 +64,7 @@ class Attempt {
   std::uint32_t deaths_ = 0;  // since the last token
   std::vector<Token> tokens_;
   std::uint64_t text_bytes_ = 0;
+  std::uint32_t echoed_ = 0;
   std::string digest_;  // of the engine that it started on last
 };
 

@@ -278,8 +278,10 @@ void RunningJob::foresee(std::size_t index, const policy::Target& target) {
   coming.behind = is_behind(target);
   if (index == 0) line = dispatcher_->turns->forecast(spec_.model.id, backend, coming);
   if (line) query.lines = {&*line, 1};  // the times of the first answer are judged
+  const bool goes_on = !choice.attempt.resume_tokens().empty();
+  const bool is_scored = spec_.base.echo && spec_.base.sampling.top_logprobs >= 0;
   choice.predicted = dispatcher_->predictor.enter(
-      {query, backend, receipt().facts, index == 0, !choice.attempt.resume_tokens().empty(), came_before});
+      {query, backend, receipt().facts, index == 0, goes_on || is_scored, came_before});
 }
 
 // Begins as many choices as one turn of the loop has time for; the next turns begin the others.
@@ -468,6 +470,7 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   request.total_tokens = bill_.total_tokens();
   request.resume_tokens = choice.attempt.resume_tokens();
   request.resume_text_bytes = choice.attempt.text_bytes();
+  request.resume_echo = choice.attempt.echoed();
   if (!had_event_) started_ = Clock::now();
   bill_.began(index);
   std::vector<std::string> devices;
@@ -506,7 +509,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   }
   first_event();
   if (auto* delta = std::get_if<Delta>(&event)) {
-    choice.times.received(delta->tokens.size(), waited(), times_);
+    if (delta->echoed == 0) choice.times.received(delta->tokens.size(), waited(), times_);
     tell_gate();
     choice.attempt.received(*delta);
     choice.place.generated(delta->tokens.size());

@@ -274,6 +274,54 @@ const tests = {
     assert.equal(streamed, text);
   },
 
+  async 'legacy completions: a prompt is echoed and scored'() {
+    const legacy = (fields) => client.completions.create({ model: 'demo', temperature: 0, ...fields });
+    const answer = (await legacy({ prompt: 'Once upon', max_tokens: 6, logprobs: 1 })).choices[0];
+    const echoed = await legacy({ prompt: 'Once upon', max_tokens: 6, logprobs: 1, echo: true });
+    const { text, logprobs, finish_reason } = echoed.choices[0];
+    assert.equal(text, `Once upon${answer.text}`);
+    assert.equal(finish_reason, answer.finish_reason);
+    const { prompt_tokens, completion_tokens } = echoed.usage;
+    for (const list of Object.values(logprobs)) assert.equal(list.length, prompt_tokens + completion_tokens);
+    assert.equal(logprobs.token_logprobs[0], null);
+    assert.equal(logprobs.top_logprobs[0], null);
+    assert.deepEqual(logprobs.token_logprobs.slice(prompt_tokens), answer.logprobs.token_logprobs);
+    const begins = logprobs.text_offset.slice(prompt_tokens).map((at) => at - 'Once upon'.length);
+    assert.deepEqual(begins, answer.logprobs.text_offset);
+    // As lm-evaluation-harness asks: the tokens of the whole text score what the model has said as it said it.
+    const { tokens } = await client.post('/../tokenize', { body: { model: 'demo', prompt: text } });
+    for (const max_tokens of [0, 1]) {
+      const scored = await legacy({ prompt: [tokens, tokens], max_tokens, logprobs: 1, echo: true });
+      assert.deepEqual(scored.choices.map((choice) => choice.index), [0, 1]);
+      for (const choice of scored.choices) {
+        assert.equal(choice.logprobs.tokens.length, tokens.length + max_tokens);
+        assert.equal(choice.text.startsWith(text), true);
+        assert.equal(choice.logprobs.token_logprobs.slice(1, tokens.length).every((x) => x <= 0), true);
+      }
+      assert.equal(scored.usage.completion_tokens, 2 * max_tokens);
+    }
+    const stream = await legacy({ prompt: 'Once upon', max_tokens: 6, logprobs: 1, echo: true, stream: true });
+    let streamed = '';
+    const listed = [];
+    for await (const { choices: [choice] } of stream) {
+      streamed += choice.text;
+      listed.push(...(choice.logprobs?.token_logprobs ?? []));
+    }
+    assert.equal(streamed, text);
+    assert.deepEqual(listed, logprobs.token_logprobs);
+  },
+
+  async 'legacy completions: an empty answer, and no suffix'() {
+    const none = await client.completions.create({ model: 'demo', prompt: 'Once upon', max_tokens: 0 });
+    assert.equal(none.choices[0].text, '');
+    assert.equal(none.choices[0].finish_reason, 'length');
+    assert.equal(none.usage.completion_tokens, 0);
+    assert(none.usage.prompt_tokens > 0);
+    const echoed = await client.completions.create({ model: 'demo', prompt: 'Once upon', max_tokens: 0, echo: true });
+    assert.equal(echoed.choices[0].text, 'Once upon');
+    await refused(client.completions.create({ model: 'demo', prompt: 'Once', suffix: 'time.' }), 400, 'unsupported_value', 'suffix');
+  },
+
   // That it is within a step is shown in tests/backends/engine, where a step is something that a test makes happen.
   async 'abort mid-stream stops the engine'() {
     const before = (await slow()).generated;

@@ -66,10 +66,11 @@ Result<void> read_constraint(const Fields& body, Generate& out) {
   return {};
 }
 
-std::uint32_t max_tokens(const Scalars& scalars, Kind kind) {
-  if (scalars.max_tokens == kNoTokenLimit) return 0;
-  if (scalars.max_tokens == 0 && kind == Kind::completion) return kLegacyMaxTokens;
-  return scalars.max_tokens;
+void read_length(const Fields& body, const Scalars& scalars, Generate& out) {
+  out.base.max_tokens = scalars.max_tokens == kNoTokenLimit ? 0 : scalars.max_tokens;
+  if (out.kind == Kind::chat || scalars.max_tokens != 0) return;
+  out.base.empty_answer = bool{body.member("max_tokens")};
+  out.base.max_tokens = out.base.empty_answer ? 1 : kLegacyMaxTokens;
 }
 
 Result<void> read_logprobs(const Scalars& scalars, Generate& out) {
@@ -167,9 +168,9 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
   if (!ok) return pass(ok);
   if (scalars.stream) out.stream = StreamFraming::sse;
   out.n = scalars.n;
-  out.base.max_tokens = max_tokens(scalars, kind);
+  read_length(body, scalars, out);
   out.base.ignore_eos = scalars.ignore_eos;
-  if (scalars.echo) return field_error(ErrorCode::unsupported_value, "echo", "is not served");
+  out.base.echo = scalars.echo;
   if (scalars.best_of != 0 && scalars.best_of != out.n)
     return field_error(ErrorCode::unsupported_value, "best_of", "is served only when it equals 'n'");
   bool include_usage = false;

@@ -44,7 +44,18 @@ void append_chat_token(std::string& out, const LogprobView& token, TextOffsets&)
   out.append("]}");
 }
 
+void append_legacy_logprob(std::string& out, const LogprobView& token, TextOffsets&) {
+  if (token.known)
+    append_logprob(out, token.logprob);
+  else
+    out.append("null");
+}
+
 void append_legacy_top(std::string& out, const LogprobView& token, TextOffsets&) {
+  if (!token.known) {
+    out.append("null");
+    return;
+  }
   out.push_back('{');
   const std::string sampled = token_text(token.bytes);
   std::vector<std::string> written;
@@ -75,9 +86,7 @@ constexpr std::array kLegacyLists{
            append_json_string(out, token_text(token.bytes));
          },
          "]"},
-    List{R"(,"token_logprobs":[)",
-         [](std::string& out, const LogprobView& token, TextOffsets&) { append_logprob(out, token.logprob); },
-         "]"},
+    List{R"(,"token_logprobs":[)", append_legacy_logprob, "]"},
     List{R"(,"top_logprobs":[)", append_legacy_top, "]"},
     List{R"(,"text_offset":[)",
          [](std::string& out, const LogprobView& token, TextOffsets& offsets) {

@@ -141,6 +141,33 @@ TEST(LegacyLogprobs, OfNoneListedAreThoseOfTheSampledTokens) {
   EXPECT_EQ(logprobs["top_logprobs"], json::parse(R"([{"a":-0.5},{"b":-9999.0}])"));
 }
 
+// The list of an answer that echoes its prompt, whole and streamed.
+TEST(LegacyLogprobs, OfAPromptsFirstTokenThereIsNone) {
+  std::vector<TokenLogprob> tokens{{3, "a", 0.0F, {}}, {4, "b", -0.5F, {{"b", -0.5F}}}};
+  tokens[0].known = false;
+  for (const bool hidden : {false, true}) {
+    tokens[0].in_text = !hidden;
+    const std::string offsets = hidden ? "[0,0]" : "[0,1]";
+    const std::string lists =
+        R"({"tokens":["a","b"],"token_logprobs":[null,-0.5],"top_logprobs":[null,{"b":-0.5}],"text_offset":)" +
+        offsets + "}";
+    Writer writer(Kind::completion, true, false);
+    writer.begin({"req-1", 1, "m", 1});
+    Choice choice;
+    for (const TokenLogprob& token : tokens) choice.logprobs.append(token);
+    std::string body;
+    EXPECT_FALSE(writer.whole({&choice, 1}, {}, body));
+    EXPECT_NE(body.find(lists), std::string::npos) << body;
+
+    Writer streamed(Kind::completion, true, false);
+    streamed.begin({"req-1", 1, "m", 1});
+    std::string out;
+    Frames frames(StreamFraming::ndjson, out);
+    streamed.write(0, AnswerEvents{event::Logprobs{tokens}, event::Text{"ab"}}, frames);
+    EXPECT_NE(out.find(lists), std::string::npos) << out;
+  }
+}
+
 // Chats have a list: tokens of one text stand beside each other, and bytes tell halves of characters apart.
 TEST(ChatLogprobs, HaveTheBytesOfEachToken) {
   Writer writer(Kind::chat, true, false);

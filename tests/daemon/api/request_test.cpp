@@ -546,6 +546,29 @@ TEST(ClientValues, ACompletionWithoutATokenLimitIsNoDefaultOne) {
   EXPECT_EQ(limit(R"(,"n_predict":9)"), 9U);
 }
 
+TEST(ClientValues, ACompletionOfNoTokensHasAnEmptyAnswer) {
+  const auto empty = [](Kind kind, const std::string& body) {
+    const auto out = parse(kind, body);
+    return out ? std::optional(out->base.empty_answer) : std::nullopt;
+  };
+  EXPECT_EQ(empty(Kind::completion, R"({"prompt":"Hi","max_tokens":0})"), true);
+  EXPECT_EQ(empty(Kind::completion, R"({"prompt":"Hi","max_tokens":0,"n_predict":null})"), true);
+  for (const char* other : {"", R"(,"max_tokens":null)", R"(,"max_tokens":1)", R"(,"max_tokens":-1)"})
+    EXPECT_EQ(empty(Kind::completion, R"({"prompt":"Hi")" + std::string(other) + "}"), false) << other;
+  // Other servers differ on whether these mean none or all.
+  EXPECT_FALSE(empty(Kind::completion, R"({"prompt":"Hi","n_predict":0})"));
+  EXPECT_FALSE(empty(Kind::completion, R"({"prompt":"Hi","max_tokens":0,"n_predict":5})"));
+  EXPECT_FALSE(empty(Kind::chat, R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":0})"));
+}
+
+TEST(request, echo) {
+  EXPECT_FALSE(parse(Kind::completion, R"({"prompt":"a"})")->base.echo);
+  const auto out = parse(Kind::completion, R"({"prompt":[1,2],"echo":true,"logprobs":1,"max_tokens":0})");
+  ASSERT_TRUE(out);
+  EXPECT_TRUE(out->base.echo);
+  EXPECT_EQ(out->base.sampling.top_logprobs, 1);
+}
+
 TEST(request, too_many_choices) {
   auto out = parse(Kind::completion, R"({"prompt":["a","b","c"],"n":8})");
   ASSERT_FALSE(out);
@@ -732,8 +755,7 @@ TEST(request, messages_at_all) {
 }
 
 TEST(request, what_completions_do_not_serve) {
-  for (const char* body :
-       {R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":"a","best_of":2})"}) {
+  for (const char* body : {R"({"prompt":"a","suffix":"b"})", R"({"prompt":"a","best_of":2})"}) {
     auto out = parse(Kind::completion, body);
     ASSERT_FALSE(out) << body;
     EXPECT_EQ(out.error().code, ErrorCode::unsupported_value);

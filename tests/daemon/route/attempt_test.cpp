@@ -52,6 +52,22 @@ TEST(attempt, an_answer_goes_on_with_the_same_weights_alone) {
   EXPECT_EQ(given_up->error.code, ErrorCode::worker_died);
 }
 
+TEST(attempt, an_echo_goes_on_behind_its_last_token) {
+  Attempt a({&kCpu, &kVulkan});
+  a.begin();
+  EXPECT_FALSE(a.starts_on("old"));
+  Delta echo;
+  echo.text = "Once upon";
+  echo.echoed = 2;
+  a.received(echo);
+  EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "cpu");
+  EXPECT_EQ(a.echoed(), 2U);
+  EXPECT_EQ(a.text_bytes(), 0U) << "of the answer there is none";
+  EXPECT_FALSE(a.starts_on("old"));
+  EXPECT_EQ(next(a.failed(error(ErrorCode::device_lost))), "vulkan");
+  EXPECT_TRUE(a.starts_on("new")) << "its first scores are another model's";
+}
+
 TEST(attempt, two_deaths_without_a_token_end_it) {
   Attempt a({&kCpu, &kVulkan});
   a.begin();
