@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "config/json_reader.hpp"
+#include "daemon/api/call_arguments.hpp"
 #include "daemon/api/features.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/json_rewriter.hpp"
@@ -16,9 +16,6 @@ namespace flyball::api {
 namespace {
 
 constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
-
-// Messages, message, tool_calls, call and function stand around a call's arguments.
-constexpr std::size_t kArgumentsDepth = PackedJson::kMaxDepth - 5;
 
 std::string item(const std::string& list, std::size_t i) {
   return list + "[" + std::to_string(i) + "]";
@@ -37,20 +34,6 @@ bool is_empty(JsonView value) noexcept {
     default:
       return false;
   }
-}
-
-std::size_t count_values(JsonView value) noexcept {
-  std::size_t count = 1;
-  if (value.is_array() || value.is_object())
-    for (const auto& [key, member] : value.members()) count += count_values(member);
-  return count;
-}
-
-std::string_view without_blanks(std::string_view text) noexcept {
-  constexpr std::string_view kBlanks = " \t\n\r";  // RFC 8259, section 2
-  const auto first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
 // The feature that a part of this type asks for; nullopt: none.
@@ -73,9 +56,7 @@ class HistoryReader {
     for (const auto& [key, message] : messages.members())
       if (auto ok = message_of(message, item("messages", i++)); !ok) return pass(ok);
     out_.close();
-    if (more_texts_ > 0)
-      note_ += " So do the arguments of " + std::to_string(more_texts_) + " further calls.";
-    return ChatHistory{out_.take(), std::move(note_)};
+    return ChatHistory{out_.take(), arguments_.note()};
   }
 
  private:
@@ -222,58 +203,17 @@ class HistoryReader {
       if (key == "arguments") {
         has_arguments = true;
         out_.key(key);
-        if (auto ok = arguments_of(value, place + ".arguments"); !ok) return pass(ok);
+        if (auto ok = arguments_.read(value, place + ".arguments", out_); !ok) return pass(ok);
       } else if (!is_empty(value) && is_for_template_(HistoryObject::function, key)) {
         copy(key, value);
       }
     }
     if (!has_arguments) {
       out_.key("arguments");
-      no_arguments();
+      CallArguments::write_none(out_);
     }
     out_.close();
     return {};
-  }
-
-  Result<void> arguments_of(JsonView arguments, const std::string& place) {
-    if (arguments.is_object()) {
-      out_.value(arguments);
-      return {};
-    }
-    if (!arguments.is_null() && !arguments.is_string())
-      return field_error(ErrorCode::invalid_value, place,
-                         "must be a string that spells a JSON object, or an object");
-    const std::string_view text =
-        arguments.is_string() ? without_blanks(arguments.text()) : std::string_view();
-    if (text.empty() || text == "null") {
-      no_arguments();
-      return {};
-    }
-    auto read = text.front() == '{'
-                    ? read_packed(text, {.depth = kArgumentsDepth, .nodes = values_left_}, "'" + place + "'")
-                    : Result<PackedJson>(std::unexpected(Error{ErrorCode::invalid_json, {}, {}, {}}));
-    if (read) {
-      values_left_ -= count_values(read->view());
-      out_.value(read->view());
-      return {};
-    }
-    if (read.error().code == ErrorCode::json_too_large)
-      return field_error(ErrorCode::json_too_large, place,
-                         "brings the arguments of all calls to more than " +
-                             std::to_string(kMaxArgumentValues) + " JSON values");
-    if (read.error().code != ErrorCode::invalid_json)
-      return fail(read.error().code, read.error().message, place, read.error().where);
-    if (note_.empty())
-      note_ = place + " is not readable as a JSON object; it goes to the model's template as text.";
-    else
-      ++more_texts_;
-    out_.string(arguments.text());
-    return {};
-  }
-
-  void no_arguments() {
-    out_.open(JsonKind::object);
-    out_.close();
   }
 
   void string(std::string_view key, std::string_view text) {
@@ -288,9 +228,7 @@ class HistoryReader {
 
   const IsForTemplate& is_for_template_;
   JsonRewriter out_;
-  std::string note_;
-  std::size_t more_texts_ = 0;  // arguments that stay text, beside the one that note_ names
-  std::size_t values_left_ = kMaxArgumentValues;
+  CallArguments arguments_;
 };
 
 }  // namespace

@@ -17,8 +17,6 @@
 namespace flyball::api {
 
 inline constexpr std::size_t kMaxMessages = 4'096;
-// JSON values in the arguments of all calls of one history.
-inline constexpr std::size_t kMaxArgumentValues = 100'000;
 
 struct ChatHistory {
   PackedJson messages;  // array of {role, content, ...}, members in the client's own order

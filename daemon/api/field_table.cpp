@@ -11,7 +11,7 @@
 namespace flyball::api {
 
 std::string_view to_string(FieldOf of) noexcept {
-  constexpr std::array<std::string_view, 16> kNames{"body",
+  constexpr std::array<std::string_view, 24> kNames{"body",
                                                     "stream_options",
                                                     "response_format",
                                                     "response_format.json_schema",
@@ -26,7 +26,15 @@ std::string_view to_string(FieldOf of) noexcept {
                                                     "tool_choice",
                                                     "thinking",
                                                     "output_config",
-                                                    "output_format"};
+                                                    "output_format",
+                                                    "input[] message",
+                                                    "input[] function_call",
+                                                    "input[] function_call_output",
+                                                    "input[] reasoning",
+                                                    "input[] parts",
+                                                    "text",
+                                                    "text.format",
+                                                    "reasoning"};
   return kNames.at(static_cast<std::size_t>(of));
 }
 

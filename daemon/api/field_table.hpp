@@ -39,6 +39,14 @@ enum class FieldOf : std::uint8_t {
   thinking,  // Anthropic's, as the next two
   output_config,
   output_format,  // also `format` of output_config
+  input_message,  // items in `input` of OpenAI's responses, as the next four
+  input_call,
+  input_result,
+  input_reasoning,
+  input_part,  // of such an item's content, output or summary
+  text,        // OpenAI's responses', as the next two
+  text_format,
+  reasoning,
 };
 // "body", "stream_options", "messages[]", "messages[].content[]", ...: for the documents.
 std::string_view to_string(FieldOf of) noexcept;

@@ -10,6 +10,12 @@
 namespace flyball::api {
 namespace {
 
+// What an answer has until its last byte has left.
+struct UntilSent {
+  std::shared_ptr<const void> in_flight;
+  std::shared_ptr<const AnswerShare> share;
+};
+
 double seconds_between(http::TimePoint from, http::TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -34,12 +40,16 @@ Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& code
   progress_.reserve(unfinished_);
   for (std::size_t i = 0; i < unfinished_; ++i)
     progress_.push_back({ChoiceReader(request.parser, exchange_->id() + "/" + std::to_string(i)), 0});
-  if (!stream_) whole_ = std::make_unique<WholeAnswer>(unfinished_, std::move(held), held_limit);
+  AnswerShare share(std::move(held), held_limit, stream_.has_value());
+  if (stream_)
+    share_ = std::make_shared<AnswerShare>(std::move(share));
+  else
+    whole_ = std::make_unique<WholeAnswer>(unfinished_, std::move(share), writer_->bytes());
 }
 
 void Inference::run(std::shared_ptr<route::Job> job) {
   job_ = std::move(job);
-  exchange_->keep_until_sent(job_->in_flight());
+  exchange_->keep_until_sent(std::make_shared<const UntilSent>(UntilSent{job_->in_flight(), share_}));
 }
 
 metrics::RequestLabels Inference::labels() const {
@@ -77,6 +87,16 @@ bool Inference::write(std::size_t choice, const AnswerEvents& events) {
   return keeps_up;
 }
 
+bool Inference::tell(std::size_t choice, const AnswerEvents& events) {
+  const bool keeps_up = write(choice, events);
+  const auto covered = share_->cover(writer_->bytes());
+  if (covered) return keeps_up;
+  const Error error = covered.error();
+  job_->fail(error.code);
+  fail(error, job_->standings(), -1);
+  return true;
+}
+
 bool Inference::on_delta(std::size_t index, const Delta& delta) {
   if (ended_) return true;
   Progress& p = progress_[index];
@@ -90,7 +110,7 @@ bool Inference::on_delta(std::size_t index, const Delta& delta) {
     job_->first_token(seconds * 1e3);
   }
   const AnswerEvents& events = p.reader.read(delta);
-  if (stream_) return write(index, events);
+  if (stream_) return tell(index, events);
   hold(index, events);
   return true;
 }
@@ -120,7 +140,8 @@ void Inference::on_done(std::size_t index, const Done& done) {
   for (const Progress& choice : progress_) totals.reasoning_tokens += choice.reader.reasoning_tokens();
   const AnswerEvents& events = p.reader.read(done, last ? &totals : nullptr);
   if (stream_) {
-    write(index, events);
+    tell(index, events);
+    if (ended_) return;
     if (last) exchange_->end_stream();
   } else {
     if (!hold(index, events)) return;

@@ -67,6 +67,7 @@ class Inference final : public http::ExchangeObserver,
   void describe(std::vector<http::Field>& fields) const;
   void begin_stream();
   bool write(std::size_t choice, const AnswerEvents& events);  // false: the client is behind
+  bool tell(std::size_t choice, const AnswerEvents& events);   // write(), and what the writer holds charged
   bool hold(std::size_t choice, const AnswerEvents& events);
   void fail(const Error& error, const route::Standings& standings, std::int64_t retry_after_ms);
   void finish(Outcome outcome);
@@ -91,6 +92,7 @@ class Inference final : public http::ExchangeObserver,
   };
   std::vector<Progress> progress_;
   std::unique_ptr<WholeAnswer> whole_;  // unless streamed, until it is the exchange's
+  std::shared_ptr<AnswerShare> share_;  // of a stream
   std::size_t unfinished_;
   std::string pending_;  // the frames of one batch of events
   std::string backend_ = "none";

@@ -2,6 +2,7 @@
 // the service carries it out. Each operation brings the way its answer is written in that API.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,6 +48,9 @@ class AnswerWriter {
   // http::BodySource::kPieceBytes. False: it was the last. Choices that the document no longer needs may be
   // emptied.
   virtual bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) = 0;
+  // Memory that grows with the request, or with a stream that ends by repeating its answer. The app's
+  // held bytes are charged with it until the client has read all.
+  virtual std::size_t bytes() const noexcept { return 0; }
 };
 
 // The fields of a request that its API does not know. The service refuses such a request, unless the manifest

@@ -12,17 +12,17 @@
 
 #include "config/error.hpp"
 #include "daemon/api/answer.hpp"
+#include "daemon/api/answer_share.hpp"
 #include "daemon/api/operation.hpp"
 #include "daemon/http/message.hpp"
-#include "daemon/route/held_bytes.hpp"
 
 namespace flyball::api {
 
 class WholeAnswer final : public http::BodySource {
  public:
-  // limit: of the app's held bytes.
-  WholeAnswer(std::size_t choices, route::HeldBytes::Share held, std::uint64_t limit)
-      : choices_(choices), held_(std::move(held)), limit_(limit) {}
+  // bytes_of_writer: AnswerWriter::bytes(), which the answer holds from its first event on.
+  WholeAnswer(std::size_t choices, AnswerShare share, std::size_t bytes_of_writer)
+      : choices_(choices), share_(std::move(share)), bytes_of_writer_(bytes_of_writer) {}
 
   // rate_limited: the app holds too much; invalid_value: this answer alone is too much. It is of no use
   // then.
@@ -34,8 +34,8 @@ class WholeAnswer final : public http::BodySource {
 
  private:
   std::vector<Choice> choices_;
-  route::HeldBytes::Share held_;
-  const std::uint64_t limit_;
+  AnswerShare share_;
+  const std::size_t bytes_of_writer_;
   std::uint64_t bytes_ = 0;  // of the choices
   std::unique_ptr<AnswerWriter> writer_;
   Totals totals_;

@@ -18,6 +18,8 @@ const client = new OpenAI({ apiKey: keys.main, baseURL: `${url}/v1`, maxRetries:
 const messages = [{ role: 'user', content: 'Which engine for a Mac?' }];
 const greedy = { model, messages, temperature: 0, max_tokens: 24 };
 const weather = { type: 'function', function: { name: 'weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } } };
+const asked = { model: 'demo', input: messages[0].content, temperature: 0, max_output_tokens: 24 };
+const lookup = { type: 'function', name: 'lookup', strict: true, parameters: { type: 'object', properties: { engine: { enum: ['cpu', 'gpu'] } }, required: ['engine'], additionalProperties: false } };
 const kLong = 8000;
 const long = { model: 'slow', messages, temperature: 0, max_tokens: kLong, ignore_eos: true };
 
@@ -402,6 +404,227 @@ const tests = {
       }
     assert.equal(await explained(message({ no_such_field: odd })), 'unknown_field');
     assert.equal(await explained(tool({ no_such_field: odd })), 'unknown_field');
+  },
+
+  // ---- responses -------------------------------------------------------------------------------------------------
+
+  async 'responses: whole'() {
+    const { data, response } = await client.responses.create({ ...asked, instructions: 'Be brief.', metadata: { a: 'b' } }).withResponse();
+    assert.match(data.id, /^resp_/);
+    assert.equal(data.object, 'response');
+    assert.equal(data.model, 'demo');
+    assert(data.output_text.length > 0);
+    assert.equal(data.output[0].type, 'message');
+    assert.equal(data.output[0].content[0].text, data.output_text);
+    assert.equal(data.instructions, 'Be brief.');
+    assert.deepEqual(data.metadata, { a: 'b' });
+    assert.deepEqual(data.text, { format: { type: 'text' } });
+    assert.equal(data.store, false);
+    assert.equal(data.error, null);
+    assert.equal(data.usage.total_tokens, data.usage.input_tokens + data.usage.output_tokens);
+    const receipt = await client.get(`/route/receipts/${response.headers.get('x-request-id')}`);
+    assert.equal(receipt.usage.completion_tokens, data.usage.output_tokens);
+  },
+
+  async 'responses: a response is what a chat completion is'() {
+    const chat = await client.chat.completions.create({ ...greedy, messages: [{ role: 'system', content: 'Be brief.' }, ...messages] });
+    const { output_text, usage } = await client.responses.create({ ...asked, instructions: 'Be brief.' });
+    assert.equal(output_text, chat.choices[0].message.content);
+    assert.equal(usage.input_tokens, chat.usage.prompt_tokens);
+    assert.equal(usage.output_tokens, chat.usage.completion_tokens);
+    const items = await client.responses.create({ ...asked, input: [
+      { role: 'developer', content: 'Be brief.' }, { type: 'message', role: 'user', content: [{ type: 'input_text', text: messages[0].content }] }] });
+    assert.equal(items.output_text, output_text);
+  },
+
+  async 'responses: cut by max_output_tokens'() {
+    const cut = await client.responses.create({ ...asked, max_output_tokens: 2, ignore_eos: true });
+    assert.equal(cut.status, 'incomplete');
+    assert.equal(cut.incomplete_details.reason, 'max_output_tokens');
+    assert.equal(cut.max_output_tokens, 2);
+    assert.equal(cut.output.at(-1).status, 'incomplete');
+    assert.equal(cut.usage.output_tokens, 2);
+  },
+
+  async 'responses: events are numbered, and the last one has the whole'() {
+    const whole = await client.responses.create(asked);
+    const stream = await client.responses.create({ ...asked, stream: true, stream_options: { include_obfuscation: false } });
+    const events = [];
+    for await (const event of stream) events.push(event);
+    assert.deepEqual(events.map((event) => event.sequence_number), events.map((_, i) => i));
+    assert.deepEqual(events.slice(0, 4).map((event) => event.type),
+      ['response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added']);
+    const deltas = events.filter((event) => event.type === 'response.output_text.delta').map((event) => event.delta).join('');
+    assert.equal(deltas, whole.output_text);
+    const last = events.at(-1);
+    assert.equal(last.type, `response.${whole.status}`);
+    assert.equal(last.response.output[0].content[0].text, whole.output_text);
+    assert.deepEqual(last.response.output[0], events.findLast((event) => event.type === 'response.output_item.done').item);
+    assert.deepEqual(last.response.usage.output_tokens, whole.usage.output_tokens);
+    assert.deepEqual(Object.keys(last.response).sort(), Object.keys(whole).filter((name) => name !== 'output_text').sort());
+  },
+
+  async 'responses: the stream helper'() {
+    const whole = await client.responses.create(asked);
+    let text = '';
+    const stream = client.responses.stream(asked).on('response.output_text.delta', (event) => {
+      text += event.delta;
+      assert.equal(event.snapshot, text);
+    });
+    const final = await stream.finalResponse();
+    assert.equal(final.output_text, whole.output_text);
+    assert.equal(text, whole.output_text);
+  },
+
+  async 'responses: parse a JSON schema'() {
+    const schema = { type: 'object', properties: { engine: { enum: ['cpu', 'gpu'] }, fast: { type: 'boolean' } }, required: ['engine', 'fast'], additionalProperties: false };
+    const format = { type: 'json_schema', name: 'choice', strict: true, schema };
+    const parsed = await client.responses.parse({ ...asked, max_output_tokens: 64, text: { format } });
+    assert.equal(parsed.status, 'completed');
+    assert(['cpu', 'gpu'].includes(parsed.output_parsed.engine));
+    assert.equal(typeof parsed.output_parsed.fast, 'boolean');
+    assert.deepEqual(parsed.text.format, format);
+    const streamed = await client.responses.stream({ ...asked, max_output_tokens: 64, text: { format } }).finalResponse();
+    assert.deepEqual(streamed.output_parsed, parsed.output_parsed);
+  },
+
+  async 'responses: a JSON object'() {
+    const { output_text, status } = await client.responses.create({ ...asked, max_output_tokens: 200, text: { format: { type: 'json_object' } } });
+    if (status === 'completed') assert.equal(typeof JSON.parse(output_text), 'object');
+    assert(output_text.trimStart().startsWith('{'), output_text);
+  },
+
+  async 'responses: a required call, whole and streamed'() {
+    const body = { ...asked, max_output_tokens: 200, tools: [lookup], tool_choice: 'required', parallel_tool_calls: false };
+    const whole = await client.responses.create(body);
+    const call = whole.output.find((item) => item.type === 'function_call');
+    assert.equal(call.name, 'lookup');
+    assert(['cpu', 'gpu'].includes(JSON.parse(call.arguments).engine));
+    assert.equal(call.status, 'completed');
+    assert.deepEqual(whole.tools, [{ ...lookup, description: null }]);
+    const stream = client.responses.stream(body);
+    let text = '';
+    stream.on('response.function_call_arguments.delta', (event) => { text += event.delta; });
+    const final = await stream.finalResponse();
+    const streamed = final.output.find((item) => item.type === 'function_call');
+    assert.equal(streamed.arguments, call.arguments);
+    assert.equal(text, call.arguments);
+  },
+
+  async 'responses: a named call, and allowed tools'() {
+    const clock = { ...lookup, name: 'clock' };
+    const body = { ...asked, max_output_tokens: 200, tools: [lookup, clock] };
+    for (const tool_choice of [{ type: 'function', name: 'clock' }, { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'clock' }] }]) {
+      const { output } = await client.responses.create({ ...body, tool_choice });
+      assert.equal(output.find((item) => item.type === 'function_call').name, 'clock');
+    }
+    const none = await client.responses.create({ ...body, tool_choice: 'none' });
+    assert.deepEqual(none.tools, []);
+    assert(none.output.every((item) => item.type === 'message'));
+  },
+
+  async 'responses: the turn after a call'() {
+    const body = { ...asked, max_output_tokens: 200, tools: [lookup], tool_choice: 'required', parallel_tool_calls: false };
+    const first = await client.responses.create(body);
+    const outputs = first.output.filter((item) => item.type === 'function_call').map((item) => ({ type: 'function_call_output', call_id: item.call_id, output: '{"fast":true}' }));
+    assert(outputs.length > 0);
+    const input = [{ role: 'user', content: asked.input }, ...first.output, ...outputs];
+    const second = await client.responses.create({ ...asked, input, tools: [lookup], tool_choice: 'none' });
+    assert(second.output_text.length > 0);
+    assert(second.usage.input_tokens > first.usage.input_tokens);
+  },
+
+  async 'responses: what a client sends back is taken'() {
+    const parsed = await client.responses.parse({ ...asked, max_output_tokens: 8 });
+    const input = [{ role: 'user', content: asked.input }, ...parsed.output,
+      { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'hm' }], encrypted_content: null }, { role: 'user', content: 'Go on.' }];
+    assert((await client.responses.create({ ...asked, input })).output_text.length > 0);
+  },
+
+  async 'responses: log probabilities'() {
+    const body = { ...asked, max_output_tokens: 4, top_logprobs: 2, include: ['message.output_text.logprobs'] };
+    const whole = await client.responses.create(body);
+    const { text, logprobs } = whole.output[0].content[0];
+    assert.equal(logprobs.length, whole.usage.output_tokens);
+    assert(logprobs.every((token) => token.top_logprobs.length === 2 && token.logprob <= 0));
+    assert.equal(Buffer.from(logprobs.flatMap((token) => token.bytes)).toString(), text);
+    const events = [];
+    for await (const event of await client.responses.create({ ...body, stream: true })) events.push(event);
+    const deltas = events.filter((event) => event.type === 'response.output_text.delta').flatMap((event) => event.logprobs);
+    assert.deepEqual(deltas, logprobs);
+    assert.deepEqual(events.at(-1).response.output[0].content[0].logprobs, logprobs);
+  },
+
+  async 'responses: sampling and seeds'() {
+    const body = { ...asked, temperature: 1, top_p: 0.9, top_k: 20, seed: 7 };
+    const [a, b] = [await client.responses.create(body), await client.responses.create(body)];
+    assert.equal(a.output_text, b.output_text);
+    assert.equal(a.temperature, 1);
+    assert.equal(a.top_p, 0.9);
+    const stopped = await client.responses.create({ ...asked, stop: [' '] });
+    assert(!stopped.output_text.includes(' '));
+  },
+
+  async 'responses: labels are accepted'() {
+    const body = { ...asked, max_output_tokens: 1, user: 'u', safety_identifier: 's', prompt_cache_key: 'k', prompt_cache_retention: '24h', service_tier: 'auto', store: false,
+      background: false, truncation: 'disabled', max_tool_calls: 3, include: ['reasoning.encrypted_content'], reasoning: { effort: 'low', summary: 'auto' },
+      text: { verbosity: 'medium' }, previous_response_id: null, conversation: null };
+    const { reasoning } = await client.responses.create(body);
+    assert.deepEqual(reasoning, { effort: 'low', summary: 'auto' });
+  },
+
+  async 'responses: refusals'() {
+    const wrong = (fields, code, param) => refused(client.responses.create({ ...asked, ...fields }), 400, code, param);
+    await wrong({ store: true }, 'unsupported_value', 'store');
+    await wrong({ previous_response_id: 'resp_1' }, 'unsupported_value', 'previous_response_id');
+    await wrong({ conversation: 'conv_1' }, 'unsupported_value', 'conversation');
+    await wrong({ background: true }, 'unsupported_value', 'background');
+    await wrong({ prompt: { id: 'pmpt_1' } }, 'unsupported_value', 'prompt');
+    await wrong({ truncation: 'auto' }, 'unsupported_value', 'truncation');
+    await wrong({ text: { verbosity: 'low' } }, 'unsupported_value', 'text.verbosity');
+    for (const type of ['web_search', 'file_search', 'computer', 'code_interpreter', 'image_generation', 'mcp', 'local_shell', 'custom'])
+      assert.match((await wrong({ tools: [{ type, name: 'x' }] }, 'unsupported_feature', 'tools[0].type')).message, new RegExp(`"${type}"`));
+    assert.match((await wrong({ input: [{ type: 'item_reference', id: 'msg_1' }] }, 'unsupported_feature', 'input[0].type')).message, /store: false/);
+    await wrong({ input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'http://x' }] }] }, 'unsupported_feature', 'input[0].content[0].type');
+    await wrong({ input: [{ role: 'user', content: [{ type: 'input_file', file_id: 'x' }] }] }, 'unsupported_feature', 'input[0].content[0].type');
+    await wrong({ input: undefined }, 'missing_field', 'input');
+    await wrong({ input: [] }, 'invalid_value', 'input');
+    await wrong({ messages }, 'unsupported_value', 'messages');
+    await wrong({ max_output_tokens: 0 }, 'invalid_value', 'max_output_tokens');
+    await wrong({ tools: [lookup], text: { format: { type: 'json_object' } } }, 'unsupported_feature', 'tools');
+    await wrong({ tool_choice: 'required' }, 'invalid_value', 'tool_choice');
+    await wrong({ include: ['everything'] }, 'invalid_value', 'include[0]');
+    await wrong({ tempreature: 1 }, 'unknown_field', 'tempreature');
+  },
+
+  async 'responses: none is kept'() {
+    for (const asks of [client.responses.retrieve('resp_1'), client.responses.delete('resp_1'), client.responses.cancel('resp_1')])
+      assert.match((await refused(asks, 404, 'not_found')).message, /No response is kept/);
+    const items = client.responses.inputItems.list('resp_1');
+    await refused(Promise.resolve(items), 404, 'not_found');
+  },
+
+  async 'responses: every field of the types has a row'() {
+    const text = readFileSync(join(process.env.FLYBALL_SOURCE_DIR, 'docs', 'responses.md'), 'utf8');
+    const rows = text.split('\n').filter((line) => line.startsWith('| `')).map((line) => line.split(' | '));
+    const named = (of) => new Set(rows.filter((cells) => cells[1] === of).flatMap((cells) => [...cells[0].matchAll(/`(\w+)`/g)].map((match) => match[1])));
+    const file = join('responses', 'responses.d.ts');
+    const check = (type, of) => {
+      for (const name of members(file, type)) assert(named(of).has(name), `docs/responses.md has no row for ${name} of ${of} (${type})`);
+    };
+    check('ResponseCreateParamsBase', 'body');
+    check('FunctionTool', 'tools[]');
+    check('ResponseTextConfig', 'text');
+    check('ResponseFormatTextJSONSchemaConfig', 'text.format');
+    check('EasyInputMessage', 'input[] message');
+    check('ResponseOutputMessage', 'input[] message');
+    check('ResponseFunctionToolCall', 'input[] function_call');
+    check('FunctionCallOutput', 'input[] function_call_output');
+    check('ResponseReasoningItem', 'input[] reasoning');
+    check('ResponseInputText', 'input[] parts');
+    check('ResponseOutputText', 'input[] parts');
+    check('ToolChoiceAllowed', 'tool_choice');
+    for (const name of members('shared.d.ts', 'Reasoning')) assert(named('reasoning').has(name), `docs/responses.md has no row for ${name} of reasoning`);
   },
 
   async 'errors: who asks'() {

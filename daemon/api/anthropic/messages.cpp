@@ -13,6 +13,7 @@
 #include "daemon/api/features.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
+#include "daemon/api/joined_text.hpp"
 #include "daemon/api/json_rewriter.hpp"
 
 namespace flyball::api::anthropic {
@@ -38,21 +39,6 @@ Result<std::string_view> text_member(JsonView block, std::string_view name, cons
   return value.text();
 }
 
-// Texts, joined by newlines.
-class Joined {
- public:
-  void add(std::string_view text) {
-    if (std::exchange(any_, true)) text_.push_back('\n');
-    text_ += text;
-  }
-  bool any() const noexcept { return any_; }
-  const std::string& text() const noexcept { return text_; }
-
- private:
-  std::string text_;
-  bool any_ = false;
-};
-
 class MessagesReader {
  public:
   MessagesReader(std::size_t bytes, UnknownFields& unknown) : unknown_(unknown), out_(bytes) {}
@@ -76,7 +62,7 @@ class MessagesReader {
   }
 
   Result<void> read_system(JsonView system) {
-    Joined text;
+    JoinedText text;
     const auto add = [&](std::string_view part) {
       const std::string_view rest = without_billing_line(part);
       if (rest.size() < part.size())
@@ -116,7 +102,7 @@ class MessagesReader {
       write_message("user", content.text());
       return {};
     }
-    Joined text;
+    JoinedText text;
     bool has_results = false;
     const auto read = [&](std::string_view type, JsonView block, const std::string& here) -> Result<void> {
       if (type == "text") return add_text(block, here, text);
@@ -153,7 +139,7 @@ class MessagesReader {
   // A refusal would end the whole session of an agent that has read a picture.
   Result<std::string> read_result_text(JsonView content, const std::string& place) {
     if (content.is_string()) return std::string(content.text());
-    Joined out;
+    JoinedText out;
     const auto read = [&](std::string_view type, JsonView block, const std::string& here) -> Result<void> {
       if (type == "text") return add_text(block, here, out);
       if (type != "image" && type != "document") return not_served(type, here, "text, image or document");
@@ -176,7 +162,7 @@ class MessagesReader {
       write_message("assistant", content.text());
       return {};
     }
-    Joined text, thinking;
+    JoinedText text, thinking;
     bool has_calls = false;
     const auto read = [&](std::string_view type, JsonView block, const std::string& here) -> Result<void> {
       if (type == "text") return add_text(block, here, text);
@@ -269,7 +255,7 @@ class MessagesReader {
                       });
   }
 
-  static Result<void> add_text(JsonView block, const std::string& place, Joined& out) {
+  static Result<void> add_text(JsonView block, const std::string& place, JoinedText& out) {
     const auto text = text_member(block, "text", place);
     if (!text) return pass(text);
     out.add(*text);
@@ -279,7 +265,7 @@ class MessagesReader {
   // A string, or blocks of text alone.
   Result<std::string> read_texts(JsonView content, const std::string& place) {
     if (content.is_string()) return std::string(content.text());
-    Joined out;
+    JoinedText out;
     if (auto ok = each_text(content, place, [&](std::string_view text) { out.add(text); }); !ok)
       return pass(ok);
     return out.text();

@@ -6,6 +6,7 @@
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/completion_request.hpp"
 #include "daemon/api/openai/errors.hpp"
+#include "daemon/api/openai/responses_request.hpp"
 #include "daemon/api/openai/token_request.hpp"
 
 namespace flyball::api::openai {
@@ -18,6 +19,8 @@ enum RouteId : std::uint8_t {
   kLegacyCompletions,
   kTokenizing,
   kDetokenizing,
+  kCreateResponse,
+  kStoredResponse,
   kUnserved
 };
 
@@ -28,6 +31,10 @@ constexpr std::array kRoutes{
     Route{"POST", "/v1/completions", Access::app, BodyType::json, "completion", true, kLegacyCompletions},
     Route{"POST", "/tokenize", Access::app, BodyType::json, "tokenize", true, kTokenizing},
     Route{"POST", "/detokenize", Access::app, BodyType::json, "detokenize", true, kDetokenizing},
+    Route{"POST", "/v1/responses", Access::app, BodyType::json, "chat", true, kCreateResponse},
+    Route{"GET", "/v1/responses/", Access::app, BodyType::none, "stored", false, kStoredResponse},
+    Route{"DELETE", "/v1/responses/", Access::app, BodyType::none, "stored", false, kStoredResponse},
+    Route{"POST", "/v1/responses/", Access::app, BodyType::none, "stored", false, kStoredResponse},
     unserved_route("POST", "/v1/embeddings", config::Feature::embeddings, kUnserved),
     unserved_route("POST", "/v1/rerank", config::Feature::rerank, kUnserved),
     unserved_route("POST", "/v1/audio/transcriptions", config::Feature::audio, kUnserved),
@@ -104,6 +111,8 @@ Result<Generate> parse_body(const Route& route, JsonView body) {
       return parse_tokenize(body);
     case kDetokenizing:
       return parse_detokenize(body);
+    case kCreateResponse:
+      return responses::parse_create(body);
     default:
       return parse_generate(route.id == kChatCompletions ? Generate::Kind::chat : Generate::Kind::completion,
                             body);
@@ -119,6 +128,10 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
     if (!name) return pass(name);
     return ShowModel{.name = std::move(*name), .answer = model_answer};
   }
+  if (route.id == kStoredResponse)
+    return fail(ErrorCode::not_found,
+                "No response is kept ('store' is not served): there is none to read, cancel, delete or go on "
+                "with.");
   auto body = read_packed(request.body);
   if (!body) return pass(body);
   auto generate = parse_body(route, body->view());
