@@ -485,7 +485,7 @@ const tests = {
     assert.equal(typeof parsed.output_parsed.fast, 'boolean');
     assert.deepEqual(parsed.text.format, format);
     const streamed = await client.responses.stream({ ...asked, max_output_tokens: 64, text: { format } }).finalResponse();
-    assert.deepEqual(streamed.output_parsed, parsed.output_parsed);
+    assert.deepEqual(JSON.parse(streamed.output_text), parsed.output_parsed);
   },
 
   async 'responses: a JSON object'() {
@@ -529,8 +529,8 @@ const tests = {
     const outputs = first.output.filter((item) => item.type === 'function_call').map((item) => ({ type: 'function_call_output', call_id: item.call_id, output: '{"fast":true}' }));
     assert(outputs.length > 0);
     const input = [{ role: 'user', content: asked.input }, ...first.output, ...outputs];
-    const second = await client.responses.create({ ...asked, input, tools: [lookup], tool_choice: 'none' });
-    assert(second.output_text.length > 0);
+    const second = await client.responses.create({ ...asked, input, tools: [lookup] });
+    assert(second.output.length > 0);
     assert(second.usage.input_tokens > first.usage.input_tokens);
   },
 
