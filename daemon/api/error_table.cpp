@@ -52,7 +52,7 @@ constexpr std::array kTable{
     ErrorRow{body_too_large, 413, kRequest, Retry::no,
              "The body is longer than allowed, by the daemon, the app's limits or the path."},
     ErrorRow{request_timeout, 408, kRequest, Retry::free, "The header or body did not arrive in time."},
-    ErrorRow{not_found, 404, kRequest, Retry::no, "There is no such path, or no such receipt."},
+    ErrorRow{not_found, 404, kRequest, Retry::no, "There is no such path, receipt or stored response."},
     ErrorRow{method_not_allowed, 405, kRequest, Retry::no, "The path exists; Allow lists its methods."},
     ErrorRow{unsupported_media_type, 415, kRequest, Retry::no, "The body must be application/json."},
     ErrorRow{unsupported_coding, 415, kRequest, Retry::no, "Content codings such as gzip are not accepted."},

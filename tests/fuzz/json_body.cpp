@@ -11,6 +11,7 @@
 #include "daemon/api/native/explain.hpp"
 #include "daemon/api/ollama/request.hpp"
 #include "daemon/api/openai/completion_request.hpp"
+#include "daemon/api/openai/responses_request.hpp"
 #include "daemon/api/openai/token_request.hpp"
 #include "daemon/api/parameters.hpp"
 
@@ -53,6 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (body) {
     for (const auto kind : {Kind::chat, Kind::completion})
       if (auto request = flyball::api::openai::parse_generate(kind, body->view())) check_request(*request);
+    if (auto request = flyball::api::openai::responses::parse_create(body->view())) check_request(*request);
     for (const auto parse : {&flyball::api::openai::parse_tokenize, &flyball::api::openai::parse_detokenize})
       if (auto request = parse(body->view())) {
         check_request(*request);

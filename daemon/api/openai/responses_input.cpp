@@ -152,8 +152,8 @@ class InputReader {
     if (name->empty() || name->size() > kMaxToolNameBytes)
       return field_error(ErrorCode::invalid_value, place + ".name",
                          "must have 1 to " + std::to_string(kMaxToolNameBytes) + " bytes");
-    if (!item.member("arguments"))
-      return field_error(ErrorCode::missing_field, place + ".arguments", "is required");
+    // An object would nest deeper in the chat than in the body.
+    if (const auto arguments = string_member(item, "arguments", place); !arguments) return pass(arguments);
     called_.insert_or_assign(*id, *name);
     end_head();
     turn_.begun = true;

@@ -211,12 +211,6 @@ Result<Generate> with_member(const FieldGroup& group, const std::string& name, c
                              member + "}}}");
     case FieldOf::structured_outputs:
       return parse(kind, of_body + R"(,"structured_outputs":{"json":{})" + member + "}}");
-    case FieldOf::options:  // other APIs'
-    case FieldOf::tool_choice:
-    case FieldOf::thinking:
-    case FieldOf::output_config:
-    case FieldOf::output_format:
-      break;
     case FieldOf::message:
       return parse(kind, message(R"(,"content":"a")" + member));
     case FieldOf::part:
@@ -229,6 +223,8 @@ Result<Generate> with_member(const FieldGroup& group, const std::string& name, c
       return parse(kind, tool(member, ""));
     case FieldOf::tool_function:
       return parse(kind, tool("", member));
+    default:  // other APIs'
+      break;
   }
   std::abort();
 }

@@ -330,8 +330,8 @@ TEST(ResponsesInput, ArgumentsThatAreNoObjectStayText) {
 TEST(ResponsesInput, Refusals) {
   const auto invalid = ErrorCode::invalid_value, required = ErrorCode::missing_field,
              feature = ErrorCode::unsupported_feature, unsupported = ErrorCode::unsupported_value;
-  const auto part = [](const std::string& json) {
-    return of_input(R"({"role":"user","content":[)" + json + "]}");
+  const auto part = [](const std::string& one) {
+    return of_input(R"({"role":"user","content":[)" + one + "]}");
   };
   expect_refused(of_input("7"), invalid, "input[0]");
   expect_refused(of_input("{}"), required, "input[0].type");
@@ -356,7 +356,7 @@ TEST(ResponsesInput, Refusals) {
                  "input[0].name");
   expect_refused(of_input(R"({"type":"function_call","call_id":"c","name":"f"})"), required,
                  "input[0].arguments");
-  expect_refused(of_input(R"({"type":"function_call","call_id":"c","name":"f","arguments":7})"), invalid,
+  expect_refused(of_input(R"({"type":"function_call","call_id":"c","name":"f","arguments":{}})"), invalid,
                  "input[0].arguments");
   expect_refused(
       of_input(R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}","namespace":"n"})"),
