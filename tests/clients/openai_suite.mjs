@@ -56,7 +56,7 @@ async function refused(promise, status, code, param = undefined) {
 // The names of an interface's members in the package's declarations.
 function members(file, type) {
   const text = readFileSync(join(modules, 'openai', 'resources', file), 'utf8').replace(/\/\*[^]*?\*\//g, '');
-  const start = text.search(new RegExp(`^ *export interface ${type} `, 'm'));
+  const start = text.search(new RegExp(`^ *(export )?interface ${type} `, 'm'));
   assert(start >= 0, `${file} has no interface ${type}`);
   const names = [];
   let depth = 0;
