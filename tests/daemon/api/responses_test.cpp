@@ -89,7 +89,7 @@ TEST(ResponsesRequest, SettingsAndDefaults) {
           "max_output_tokens":5,"seed":9,"stop":"END","top_logprobs":2,"ignore_eos":true,
           "include":["message.output_text.logprobs","web_search_call.action.sources"],"metadata":{"a":"b"},
           "user":"u","store":false,"truncation":"disabled","service_tier":"auto","background":false,
-          "previous_response_id":null,"text":{"verbosity":"medium"},"max_tool_calls":2})"));
+          "previous_response_id":null,"text":{"verbosity":"medium"},"max_tool_calls":2)"));
   EXPECT_EQ(all.stream, StreamFraming::sse);
   EXPECT_EQ(all.base.sampling.temperature, 0.5F);
   EXPECT_EQ(all.base.sampling.top_p, 0.25F);
