@@ -54,7 +54,7 @@ struct HttpLimits {
   std::uint32_t connections = 4096;
   std::optional<std::uint32_t> connections_per_address;  // absent: three quarters of connections
   std::optional<std::uint32_t> reserved_connections;     // absent: an eighth of connections
-  std::uint32_t stream_buffer_bytes = 64 * 1024;  // unread bytes per stream before the engine pauses
+  std::uint32_t stream_buffer_bytes = 64 * 1024;         // unread bytes per stream before the engine pauses
   Millis header_timeout{10'000};
   Millis body_timeout{30'000};
   Millis idle_timeout{75'000};
@@ -92,6 +92,8 @@ struct Config {
   std::string default_app;            // an app id; required with loopback_without_key
   OperatorAccess operator_access;
   std::vector<std::string> allowed_hosts;  // beside localhost, 127.0.0.1, [::1] and the listeners' addresses
+  // Web pages that may read answers, by their origin as browsers send it: "https://app.example".
+  std::vector<std::string> allowed_origins;
   std::vector<ModelEntry> models;
   std::string default_model;  // "", or closed to the app: the only one open to it, or required in requests
   HttpLimits http;

@@ -34,6 +34,33 @@ bool matches_host(std::string_view s) {
 }
 const Form kHostName{"a host name or address without a path", "^[A-Za-z0-9.:\\[\\]-]+$", &matches_host};
 
+// As the Origin field has it (Fetch standard, section 3.1): browsers write hosts in lower case and leave a
+// scheme's own port out.
+bool matches_origin(std::string_view s) {
+  const auto scheme_end = s.find("://");
+  if (scheme_end == std::string_view::npos || scheme_end == 0) return false;
+  const std::string_view scheme = s.substr(0, scheme_end);
+  const std::string_view host = s.substr(scheme_end + 3);
+  const auto made_of = [](std::string_view text, std::string_view marks) {
+    return !text.empty() && std::ranges::all_of(text, [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || marks.contains(c);
+    });
+  };
+  if (!made_of(scheme, "+-.") || !made_of(host, "-._:[]")) return false;
+  const auto colon = host.find(':', host.rfind(']') == std::string_view::npos ? 0 : host.rfind(']'));
+  if (colon == std::string_view::npos) return true;
+  const std::string_view port = host.substr(colon + 1);
+  std::uint16_t number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  return colon > 0 && error == std::errc{} && end == port.data() + port.size() &&
+         !(scheme == "http" && number == 80) && !(scheme == "https" && number == 443);
+}
+const Form kOrigin{
+    "an origin as browsers send it, such as https://app.example or http://localhost:3000: in lower case, "
+    "without a path, a wildcard or the scheme's own port",
+    R"(^[a-z0-9+.-]+://[a-z0-9._-]+(:[0-9]{1,5})?$|^[a-z0-9+.-]+://\[[0-9a-f:.]+\](:[0-9]{1,5})?$)",
+    &matches_origin};
+
 const std::vector<Bound<Listener>>& listener_table() {
   static const std::vector<Bound<Listener>> table = {
       {{"tcp", text(1, 64, kTcpAddress), "listen on this address and port"},
@@ -243,6 +270,9 @@ const std::vector<Bound<Config>>& config_table() {
       {{"allowed_hosts", list(text(1, 255, kHostName), 0, 256),
         "names a Host header may carry beside localhost and the listeners' addresses"},
        [](Config& c, const Node& n) { c.allowed_hosts = as_texts(n); }},
+      {{"allowed_origins", list(text(1, 255, kOrigin), 0, 256),
+        "origins of the web pages that may ask from a browser and read the answers (CORS)"},
+       [](Config& c, const Node& n) { c.allowed_origins = as_texts(n); }},
       {{"models", map(object_of(model_table()), 1, 1000),
         "what can be served, by the id that clients put in `model`", true},
        [](Config& c, const Node& n) {

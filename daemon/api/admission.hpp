@@ -8,6 +8,7 @@
 #include "daemon/api/gateway.hpp"
 #include "daemon/apps/registry.hpp"
 #include "daemon/http/connection.hpp"
+#include "daemon/http/cross_origin.hpp"
 #include "daemon/http/host_policy.hpp"
 
 namespace flyball::api {
@@ -15,10 +16,14 @@ namespace flyball::api {
 // Everything a reload replaces; a request keeps the one it began with.
 struct InForce {
   explicit InForce(std::shared_ptr<const settings::Settings> from)
-      : settings(std::move(from)), apps(settings->apps, settings->config), hosts(settings->config) {}
+      : settings(std::move(from)),
+        apps(settings->apps, settings->config),
+        hosts(settings->config),
+        cross_origin(settings->config) {}
   std::shared_ptr<const settings::Settings> settings;
   apps::Registry apps;
   http::HostPolicy hosts;
+  http::CrossOrigin cross_origin;
 };
 
 // The app that asks; nullptr on open routes, and where the operator asks for figures. It lives as long as

@@ -169,6 +169,7 @@ struct Service::Impl {
   // The answer to a request that was not let in: its head may be all there is of it, or less.
   http::Response refused(const Error& error, const RouteMatch& match, std::string_view app = {});
   http::Response refused(const route::Refusal& refusal, const RouteMatch& match, const std::string& app);
+  http::Response let_ask(const http::Request& preflight, const RouteMatch& match);
   std::optional<route::Refusal> charge(Entry& entry, const http::Request& head);
   void carry_out(const Call& call, Result<Operation> operation);
   void begin(const std::shared_ptr<OffLoop>& request);
@@ -371,6 +372,17 @@ http::Response Service::Impl::refused(const route::Refusal& refusal, const Route
   http::Response response = refused(refusal.error, match, app);
   append_standings(refusal.standings, response.fields);
   if (refusal.retry_after_ms >= 0) set_retry_after(refusal.retry_after_ms, response.fields);
+  return response;
+}
+
+// The answer to a preflight. The log has none: browsers send one before each path that a page asks.
+http::Response Service::Impl::let_ask(const http::Request& preflight, const RouteMatch& match) {
+  http::Response response = http::preflight_answer(preflight, match.allow);
+  response.fields.push_back({"x-request-id", ids.next()});
+  metrics::RequestLabels labels;
+  labels.operation = "preflight";
+  metrics.request_finished(labels, response.status, 0);
+  ++finished;
   return response;
 }
 
@@ -830,12 +842,20 @@ std::string Service::next_request_id() {
   return impl_->ids.next();
 }
 
+std::vector<http::Field> Service::fields_for_origin(std::string_view origin) const {
+  return impl_->state->cross_origin.answer_fields(origin);
+}
+
 std::expected<http::Entry, http::Response> Service::check_head(const http::Request& head,
                                                                const http::Peer& peer) {
   auto entry = std::make_shared<Impl::Entry>();
   entry->state = impl_->state;
   entry->match = find_route(impl_->codecs, head);
   const auto app = admit(*impl_->state, entry->match, head, peer);
+  // A preflight: host and path have been judged, and no codec takes its method.
+  if (!app && app.error().code == ErrorCode::method_not_allowed &&
+      impl_->state->cross_origin.is_preflight(head))
+    return std::unexpected(impl_->let_ask(head, entry->match));
   if (!app) return std::unexpected(impl_->refused(app.error(), entry->match));
   entry->app = *app;
   // The operator is no app, and no stranger either.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 
@@ -31,6 +32,7 @@ class Service final : public http::Handler {
 
   // http::Handler
   std::string next_request_id() override;
+  std::vector<http::Field> fields_for_origin(std::string_view origin) const override;
   std::expected<http::Entry, http::Response> check_head(const http::Request& head,
                                                         const http::Peer& peer) override;
   http::Response refuse(const Error& error, const http::Request* head, const http::Peer& peer) override;

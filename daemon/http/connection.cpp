@@ -354,6 +354,7 @@ void Connection::process() {
       scanner_.restart();
       // What the last request was says nothing about this one, which may be too broken to say it itself.
       head_only_ = http_1_0_ = asked_to_close_ = false;
+      origin_fields_.clear();
     }
     auto head = scanner_.scan(in_);
     if (!head) {
@@ -380,6 +381,7 @@ void Connection::on_head(const Head& head) {
   http_1_0_ = head.http_1_0;
   head_only_ = head.method == "HEAD";
   asked_to_close_ = !head.keep_alive;
+  origin_fields_ = handler_.fields_for_origin(head.origin);
   auto parser = RequestParser::begin(head, std::string_view(in_).substr(0, head.size), limits_.body_bytes);
   if (!parser) {
     Request known;  // so that the refusal can be told in the words of the path's API
@@ -465,12 +467,14 @@ void Connection::write_head(const Response& response, std::string_view id, bool 
   head.append(reason_phrase(response.status)).append("\r\n");
   append_field(head, "Date", date_());
   if (!response.content_type.empty()) append_field(head, "Content-Type", response.content_type);
-  if (!streaming)
+  if (streaming) {
+    if (chunked_) append_field(head, "Transfer-Encoding", "chunked");
+  } else if (response.status != 204) {  // which has none (RFC 9110, section 8.6)
     append_field(head, "Content-Length", std::to_string(length));
-  else if (chunked_)
-    append_field(head, "Transfer-Encoding", "chunked");
+  }
   if (!id.empty()) append_field(head, "x-request-id", id);
   for (const Field& field : response.fields) append_field(head, field.name, field.value);
+  for (const Field& field : origin_fields_) append_field(head, field.name, field.value);
   if (close)
     append_field(head, "Connection", "close");
   else if (http_1_0_)

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/config.hpp"
 #include "config/error.hpp"
@@ -95,8 +96,10 @@ struct Entry {
 struct Handler {
   virtual ~Handler() = default;
   virtual std::string next_request_id() = 0;
-  // Judges a head before its body is read (host, route, key, media type, limits). A response refuses the request
-  // and, where a body is still to come, ends the connection.
+  // Fields of every answer to a request of a web page of this origin; "": of no web page.
+  virtual std::vector<Field> fields_for_origin(std::string_view origin) const = 0;
+  // Judges a head before its body is read (host, route, key, media type, limits). A response is the answer: the
+  // body is not read and, where it is still to come, the connection ends.
   virtual std::expected<Entry, Response> check_head(const Request& head, const Peer& peer) = 0;
   // The answer to a request that broke HTTP itself; `head` is null where there is none.
   virtual Response refuse(const Error& error, const Request* head, const Peer& peer) = 0;
@@ -190,6 +193,7 @@ class Connection {
   bool chunked_ = false;      // the stream, or the body in pieces, is chunked (HTTP/1.1)
   bool http_1_0_ = false;
   bool asked_to_close_ = false;
+  std::vector<Field> origin_fields_;  // of every answer to the present request
   bool paused_writer_ = false;  // write() said "behind"
   std::string client_;  // as Entry has it, of the latest request that was not a stranger's
   std::string in_;

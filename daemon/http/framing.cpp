@@ -127,6 +127,8 @@ Result<void> read_field(std::string_view name, std::string_view value, Head& hea
     if (!equals_ignoring_case(value, "100-continue"))
       return bad("The only expectation known is 100-continue.", "Expect");
     head.expect_continue = true;
+  } else if (equals_ignoring_case(name, "Origin")) {
+    head.origin = value;
   } else if (equals_ignoring_case(name, "Connection")) {
     for_each_element(value, [&](std::string_view option) {
       seen.close |= equals_ignoring_case(option, "close");

@@ -26,6 +26,8 @@ std::string_view reason_phrase(int status) noexcept {
   switch (status) {
     case 200:
       return "OK";
+    case 204:
+      return "No Content";
     case 400:
       return "Bad Request";
     case 401:

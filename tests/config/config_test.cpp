@@ -72,6 +72,7 @@ operator:
   key_sha256: 00ff000000000000000000000000000000000000000000000000000000000001
   loopback: false
 allowed_hosts: [box.local, "box:8080"]
+allowed_origins: ["https://app.example", "http://localhost:3000", "http://[::1]:8080", "tauri://localhost"]
 models:
   big:
     path: /models/big.gguf
@@ -134,6 +135,8 @@ cache_dir: /c
   EXPECT_EQ(c->operator_access.keys[0][31], 1);
   EXPECT_FALSE(c->operator_on_loopback());
   EXPECT_THAT(c->allowed_hosts, testing::ElementsAre("box.local", "box:8080"));
+  EXPECT_THAT(c->allowed_origins, testing::ElementsAre("https://app.example", "http://localhost:3000",
+                                                       "http://[::1]:8080", "tauri://localhost"));
   const ModelEntry& m = c->models[0];
   EXPECT_EQ(m.path, "/models/big.gguf");
   EXPECT_EQ(m.sha256, "abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789");
@@ -227,6 +230,24 @@ INSTANTIATE_TEST_SUITE_P(
                 "c.yaml:6:16"},
         Mistake{"bad_host", "allowed_hosts: [a/b]\n", "allowed_hosts[0]: expected a host name",
                 "c.yaml:6:17"},
+        Mistake{"any_origin", "allowed_origins: [\"https://a.b\", \"*\"]\n",
+                "allowed_origins[1]: expected an origin as browsers send it, such as https://app.example or "
+                "http://localhost:3000: in lower case, without a path, a wildcard or the scheme's own port, "
+                "got \"*\"",
+                "c.yaml:6:34"},
+        Mistake{"origin_of_files", "allowed_origins: [\"null\"]\n", "expected an origin", "c.yaml:6:19"},
+        Mistake{"origin_without_scheme", "allowed_origins: [app.example]\n", "expected an origin",
+                "c.yaml:6:19"},
+        Mistake{"origin_with_path", "allowed_origins: [\"https://a.b/\"]\n", "expected an origin",
+                "c.yaml:6:19"},
+        Mistake{"origin_in_capitals", "allowed_origins: [\"https://A.b\"]\n", "expected an origin",
+                "c.yaml:6:19"},
+        Mistake{"origin_with_usual_port", "allowed_origins: [\"https://a.b:443\"]\n", "expected an origin",
+                "c.yaml:6:19"},
+        Mistake{"origin_with_bad_port", "allowed_origins: [\"https://a.b:99999\"]\n", "expected an origin",
+                "c.yaml:6:19"},
+        Mistake{"origin_with_wildcard", "allowed_origins: [\"https://*.b\"]\n", "expected an origin",
+                "c.yaml:6:19"},
         Mistake{"map_expected", "http: 3\n", "http: expected a map, got \"3\"", "c.yaml:6:7"},
         Mistake{"nothing", "http:\n", "http: expected a map, got nothing", "c.yaml:6:1"},
         Mistake{"empty_text", "policy_path: \"\"\n", "policy_path: must not be empty", "c.yaml:6:14"},

@@ -12,8 +12,12 @@ using std::chrono::milliseconds;
 
 struct TestHandler final : Handler {
   std::string next_request_id() override { return "req-" + std::to_string(++ids); }
+  std::vector<Field> fields_for_origin(std::string_view origin) const override {
+    return origin.empty() ? std::vector<Field>{} : std::vector<Field>{{"For", std::string(origin)}};
+  }
   std::expected<Entry, Response> check_head(const Request& head, const Peer&) override {
-    if (head.path() != "/forbidden" && head.path() != "/last") return Entry{entry, std::string(head.field("Key"))};
+    if (head.path() != "/forbidden" && head.path() != "/last")
+      return Entry{entry, std::string(head.field("Key"))};
     Response out;
     out.status = 403;
     out.last = head.path() == "/last";
