@@ -1,15 +1,18 @@
 // The router's own cost: the real Gateway over an engine that answers at once, under an open-loop load from
 // another process. From inside: request readable to first byte written, engine time subtracted (the
 // histograms that /metrics exports). From outside: the moment a request was due to the first byte of its
-// answer, loopback included.
+// answer, loopback included. And the processor time of the gateway's I/O thread for each request, which is
+// what a large body takes from every other client.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -27,8 +30,8 @@
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"
-#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/service.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/http/server.hpp"
 #include "tests/daemon/api/fakes.hpp"
 
@@ -41,6 +44,8 @@ struct Options {
   double rate = 1000, seconds = 10, warm_up = 2;
   int connections = 32;
   bool json = false, stream = true;
+  std::size_t tools_bytes = 0;    // of JSON; 0: no tools
+  std::size_t prompt_tokens = 0;  // of a further message, some 4 bytes each
 };
 
 // Formats each line as the daemon's own sink does, and drops it.
@@ -73,6 +78,45 @@ bool answer_ends(Channel& channel, std::string_view bytes) {
   return at < head_end && channel.tail.size() >= head_end + 4 + length;
 }
 
+std::string request_body(const Options& options) {
+  std::string out =
+      std::string(
+          R"({"model":"demo","messages":[{"role":"system","content":"You are a helpful assistant."},)") +
+      R"({"role":"user","content":"Which engine should serve a chat window on a laptop with unified memory?)";
+  for (std::size_t i = 0; i < options.prompt_tokens; ++i) out += " one";
+  out +=
+      R"("}],"temperature":0.7,"max_tokens":64,"stream":)" + std::string(options.stream ? "true" : "false");
+  if (options.tools_bytes > 0) {
+    out += R"(,"tools":[)";
+    const std::size_t begin = out.size();
+    for (std::size_t i = 0; out.size() - begin < options.tools_bytes; ++i)
+      out +=
+          (i == 0 ? R"({"type":"function","function":{"name":"tool_)"
+                  : R"(,{"type":"function","function":{"name":"tool_)") +
+          std::to_string(i) +
+          R"(","description":"Reads a file of the project and answers with its lines.","parameters":{"type":"object",)"
+          R"("properties":{"path":{"type":"string","maxLength":65536},"line":{"type":"integer","minimum":1}},)"
+          R"("required":["path"]}}})";
+    out += "]";
+  }
+  return out + "}";
+}
+
+// Waits where the socket's buffer is full: the gateway reads a large request in turns.
+bool send_whole(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+      continue;
+    }
+    if (errno != EAGAIN) return false;
+    pollfd writable{fd, POLLOUT, 0};
+    ::poll(&writable, 1, 1000);
+  }
+  return true;
+}
+
 std::vector<double> run_load(std::uint16_t port, const Options& options) {
   std::vector<Channel> channels(static_cast<std::size_t>(options.connections));
   for (Channel& c : channels) {
@@ -84,11 +128,7 @@ std::vector<double> run_load(std::uint16_t port, const Options& options) {
     if (::connect(c.fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) std::exit(2);
     ::fcntl(c.fd, F_SETFL, O_NONBLOCK);
   }
-  const std::string body =
-      std::string(
-          R"({"model":"demo","messages":[{"role":"system","content":"You are a helpful assistant."},)") +
-      R"({"role":"user","content":"Which engine should serve a chat window on a laptop with unified memory?"}],)" +
-      R"("temperature":0.7,"max_tokens":64,"stream":)" + (options.stream ? "true" : "false") + "}";
+  const std::string body = request_body(options);
   const std::string request =
       "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer key-alice\r\n"
       "User-Agent: router-bench\r\nAccept: application/json\r\nContent-Type: "
@@ -119,8 +159,7 @@ std::vector<double> run_load(std::uint16_t port, const Options& options) {
       c.due = backlog.front();
       c.tail.clear();
       backlog.pop_front();
-      if (::send(c.fd, request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size()))
-        std::exit(3);
+      if (!send_whole(c.fd, request)) std::exit(3);
     }
     for (std::size_t i = 0; i < channels.size(); ++i) polls[i] = {channels[i].fd, POLLIN, 0};
     timespec wait{0, 50'000'000};
@@ -164,6 +203,7 @@ std::shared_ptr<settings::Settings> bench_settings() {
   settings->config.http.header_timeout = std::chrono::hours(1);
   settings->apps[0].limits.in_flight = 100'000;
   settings->config.max_queue = 100'000;
+  settings->config.models[0].context = 262'144;
   // The shipped tree, not the one-rule tree of the tests: its evaluation is part of the cost.
   auto tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml");
   if (!tree) {
@@ -174,11 +214,18 @@ std::shared_ptr<settings::Settings> bench_settings() {
   return settings;
 }
 
+double thread_seconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
+}
+
 int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
   boost::asio::io_context io(1);
   testing::FakeFleet fleet(io);
   auto settings = bench_settings();
-  api::Service service(io, settings, testing::make_hardware(), fleet, nullptr, {}, nullptr, api::all_codecs());
+  api::Service service(io, settings, testing::make_hardware(), fleet, nullptr, {}, nullptr,
+                       api::all_codecs());
   http::Server server(io, settings->config.http, service);
   if (auto ok = server.listen(settings->config.listeners); !ok) {
     std::fprintf(stderr, "%s\n", ok.error().message.c_str());
@@ -208,7 +255,9 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
                             });
   };
   read();
+  const double before = thread_seconds();
   io.run();
+  const double io_thread = thread_seconds() - before;
   int status = 0;
   ::waitpid(load, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
@@ -219,16 +268,18 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
   std::memcpy(outside.data(), bytes.data(), outside.size() * sizeof(double));
 
   auto& metrics = service.metrics();
-  const nlohmann::json out{{"rate_per_s", options.rate},
-                           {"requests", outside.size()},
-                           {"stream", options.stream},
-                           {"connections", options.connections},
-                           {"router_overhead_p50_us", metrics.router_overhead_quantile(0.5) * 1e6},
-                           {"router_overhead_p99_us", metrics.router_overhead_quantile(0.99) * 1e6},
-                           {"policy_eval_p50_us", metrics.policy_eval_quantile(0.5) * 1e6},
-                           {"policy_eval_p99_us", metrics.policy_eval_quantile(0.99) * 1e6},
-                           {"first_byte_outside_p50_us", percentile(outside, 0.5) * 1e6},
-                           {"first_byte_outside_p99_us", percentile(outside, 0.99) * 1e6}};
+  const nlohmann::json out{
+      {"rate_per_s", options.rate},
+      {"requests", outside.size()},
+      {"stream", options.stream},
+      {"connections", options.connections},
+      {"router_overhead_p50_us", metrics.router_overhead_quantile(0.5) * 1e6},
+      {"router_overhead_p99_us", metrics.router_overhead_quantile(0.99) * 1e6},
+      {"io_thread_per_request_us", io_thread / static_cast<double>(service.finished()) * 1e6},
+      {"policy_eval_p50_us", metrics.policy_eval_quantile(0.5) * 1e6},
+      {"policy_eval_p99_us", metrics.policy_eval_quantile(0.99) * 1e6},
+      {"first_byte_outside_p50_us", percentile(outside, 0.5) * 1e6},
+      {"first_byte_outside_p99_us", percentile(outside, 0.99) * 1e6}};
   if (options.json) {
     std::printf("%s\n", out.dump().c_str());
   } else {
@@ -253,13 +304,19 @@ int main(int argc, char** argv) {
       options.seconds = number();
     else if (arg == "--connections")
       options.connections = static_cast<int>(number());
+    else if (arg == "--tools-bytes")
+      options.tools_bytes = static_cast<std::size_t>(number());
+    else if (arg == "--prompt-tokens")
+      options.prompt_tokens = static_cast<std::size_t>(number());
     else if (arg == "--json")
       options.json = true;
     else if (arg == "--whole")
       options.stream = false;
     else {
       std::fprintf(stderr,
-                   "usage: router_bench [--rate N] [--seconds N] [--connections N] [--whole] [--json]\n");
+                   "usage: router_bench [--rate N] [--seconds N] [--connections N] [--tools-bytes N] "
+                   "[--prompt-tokens N] "
+                   "[--whole] [--json]\n");
       return 64;
     }
   }
