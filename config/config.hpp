@@ -54,7 +54,7 @@ struct HttpLimits {
   std::uint32_t connections = 4096;
   std::optional<std::uint32_t> connections_per_address;  // absent: three quarters of connections
   std::optional<std::uint32_t> reserved_connections;     // absent: an eighth of connections
-  std::uint32_t stream_buffer_bytes = 64 * 1024;         // unread bytes per stream before the engine pauses
+  std::uint32_t stream_buffer_bytes = 64 * 1024;  // unread bytes per stream before the engine pauses
   Millis header_timeout{10'000};
   Millis body_timeout{30'000};
   Millis idle_timeout{75'000};

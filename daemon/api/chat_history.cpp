@@ -45,6 +45,21 @@ std::optional<config::Feature> feature_of_part(std::string_view type) noexcept {
   return std::nullopt;
 }
 
+// Members of a message and a call that are texts, whatever the template makes of them.
+bool is_text_member(HistoryObject of, std::string_view name) noexcept {
+  constexpr std::array<std::string_view, 8> kOfMessage{
+      "name",      "tool_call_id", "refusal",   "reasoning_content",
+      "reasoning", "thinking",     "tool_plan", "tool_name"};
+  if (of == HistoryObject::message) return std::ranges::find(kOfMessage, name) != kOfMessage.end();
+  return of == HistoryObject::call && name == "id";
+}
+
+Result<void> check_text_member(HistoryObject of, std::string_view name, JsonView value,
+                               const std::string& place) {
+  if (value.is_string() || !is_text_member(of, name)) return {};
+  return field_error(ErrorCode::invalid_value, place + "." + std::string(name), "must be a string");
+}
+
 class HistoryReader {
  public:
   HistoryReader(JsonView messages, const IsForTemplate& is_for_template)
@@ -90,6 +105,7 @@ class HistoryReader {
         out_.key(key);
         if (auto ok = calls_of(value, place + ".tool_calls"); !ok) return pass(ok);
       } else if (is_for_template_(HistoryObject::message, key)) {
+        if (auto ok = check_text_member(HistoryObject::message, key, value, place); !ok) return ok;
         copy(key, value);
       }
     }
@@ -188,6 +204,7 @@ class HistoryReader {
         has_type = true;
         string(key, "function");
       } else if (!is_empty(value) && is_for_template_(HistoryObject::call, key)) {
+        if (auto ok = check_text_member(HistoryObject::call, key, value, place); !ok) return ok;
         copy(key, value);
       }
     }

@@ -118,6 +118,8 @@ Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints
     if (!names.insert(name).second)
       return field_error(ErrorCode::invalid_value, place + ".function.name",
                          "is the name of an earlier tool");
+    if (const JsonView description = function.member("description"); description && !description.is_string())
+      return field_error(ErrorCode::invalid_value, place + ".function.description", "must be a string");
     if (const JsonView parameters = function.member("parameters"); parameters && !parameters.is_object())
       return field_error(ErrorCode::invalid_value, place + ".function.parameters",
                          "must be a JSON schema, an object");

@@ -36,7 +36,9 @@ enum class FieldOf : std::uint8_t {
   tool,
   tool_function,  // `function` of a tool
   tool_choice,
-  thinking,  // Anthropic's, as the next two
+  chosen_function,  // `function` of tool_choice
+  allowed_tools,    // `allowed_tools` of tool_choice
+  thinking,         // Anthropic's, as the next two
   output_config,
   output_format,  // also `format` of output_config
   input_message,  // items in `input` of OpenAI's responses, as the next four

@@ -125,6 +125,13 @@ Result<void> read_format(JsonView format, const std::string& place, Generate& ou
   return {};
 }
 
+// The format of the answer, by either of its names.
+Result<void> read_formats(const Fields& body, JsonView output_config, Generate& out) {
+  if (output_config)
+    if (auto ok = read_format(output_config.member("format"), "output_config.format", out); !ok) return ok;
+  return read_format(body.member("output_format"), "output_format", out);
+}
+
 // No answer continues a message of the assistant.
 Result<void> check_last(JsonView messages) {
   std::size_t i = 0;
@@ -147,6 +154,8 @@ Result<Generate> parse_messages(JsonView document) {
   const Fields body(document, field_table(), kMessages, out.unknown);
   Scalars scalars;
   auto ok = read_parameters(body, out.base.sampling, scalars);
+  if (const JsonView stop = body.member("stop_sequences"); ok && stop && !stop.is_array())
+    ok = field_error(ErrorCode::invalid_value, "stop_sequences", "must be an array of strings");
   if (ok) ok = read_stop(body, out.base.stop, "stop_sequences");
   if (ok) ok = body.refused();
   if (!ok) return pass(ok);
@@ -157,9 +166,7 @@ Result<Generate> parse_messages(JsonView document) {
   auto asked = read_asked(body, out.unknown);
   if (!asked) return pass(asked);
   ok = check_last(body.member("messages"));
-  if (ok && asked->output_config)
-    ok = read_format(asked->output_config.member("format"), "output_config.format", out);
-  if (ok) ok = read_format(body.member("output_format"), "output_format", out);
+  if (ok) ok = read_formats(body, asked->output_config, out);
   if (!ok) return pass(ok);
   take_prompt(std::move(*asked), out);
   if (out.has_tools && out.base.constraint)
@@ -178,6 +185,7 @@ Result<Generate> parse_count_tokens(JsonView document) {
   if (auto ok = body.refused(); !ok) return pass(ok);
   auto asked = read_asked(body, out.unknown);
   if (!asked) return pass(asked);
+  if (auto ok = read_formats(body, asked->output_config, out); !ok) return pass(ok);
   take_prompt(std::move(*asked), out);
   ask_for_prompt(out, Wanted::prompt_tokens, count_writer("input_tokens"));
   return out;

@@ -10,7 +10,7 @@
 namespace flyball::api::anthropic {
 namespace {
 
-constexpr std::string_view kNoText = R"({"type":"text","text":""})";
+constexpr std::string_view kNoText = R"({"type":"text","text":"","citations":null})";
 // No signature is checked.
 constexpr std::string_view kNoThinking = R"({"type":"thinking","thinking":"","signature":""})";
 
@@ -19,7 +19,7 @@ std::string call_head(std::string_view id, std::string_view name) {
   append_json_string(out, id);
   out.append(R"(,"name":)");
   append_json_string(out, name);
-  return out.append(R"(,"input":)");
+  return out.append(R"(,"caller":{"type":"direct"},"input":)");
 }
 
 // Without the closing brace. Input tokens are those that had to be computed.
@@ -28,10 +28,16 @@ void append_usage(std::string& out, const Usage& usage) {
   out.append(R"("usage":{"input_tokens":)").append(std::to_string(usage.prompt_tokens - cached));
   out.append(R"(,"cache_creation_input_tokens":0,"cache_read_input_tokens":)").append(std::to_string(cached));
   out.append(R"(,"output_tokens":)").append(std::to_string(usage.completion_tokens));
+  out.append(R"(,"server_tool_use":null)");
 }
 
-void append_totals(std::string& out, const Totals& totals) {
+// Further members of a message's usage, which that of a message_delta has not.
+constexpr std::string_view kUsageOfMessage =
+    R"(,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null)";
+
+void append_totals(std::string& out, const Totals& totals, std::string_view more) {
   append_usage(out, totals.usage);
+  out.append(more);
   out.append(R"(,"output_tokens_details":{"thinking_tokens":)")
       .append(std::to_string(totals.reasoning_tokens))
       .append("}}");
@@ -48,6 +54,7 @@ void append_stop(std::string& out, FinishReason reason, std::string_view stop_te
     out.append("null");
   else
     append_json_string(out, stop_text);
+  out.append(R"(,"stop_details":null)");
 }
 
 // A block of a whole message.
@@ -61,7 +68,7 @@ struct Part {
 Part part_of(const Choice& choice, std::size_t part) {
   if (part == 0)
     return {R"({"type":"thinking","thinking":")", choice.reasoning, false, R"(","signature":""})"};
-  if (part == 1) return {R"({"type":"text","text":")", choice.text, false, R"("})"};
+  if (part == 1) return {R"({"type":"text","text":")", choice.text, false, R"(","citations":null})"};
   const Choice::Call& call = choice.calls[part - 2];
   const std::string head = call_head(call.id, call.name);
   if (call.complete) return {head, call.arguments, true, "}"};
@@ -80,15 +87,15 @@ void Writer::begin(const AnswerHead& head) {
 std::string Writer::message_head() const {
   std::string out = R"({"id":")" + id_ + R"(","type":"message","role":"assistant","model":)";
   append_json_string(out, model_);
-  return out.append(R"(,"content":[)");
+  return out.append(R"(,"container":null,"diagnostics":null,"content":[)");
 }
 
 void Writer::start_message(const Usage& used, Frames& out) {
   std::string& frame = out.begin("message_start");
   frame.append(R"({"type":"message_start","message":)").append(message_head());
-  frame.append(R"(],"stop_reason":null,"stop_sequence":null,)");
+  frame.append(R"(],"stop_reason":null,"stop_sequence":null,"stop_details":null,)");
   append_usage(frame, used);
-  frame.append("}}}");
+  frame.append(kUsageOfMessage).append(R"(,"output_tokens_details":null}}})");
   out.end();
 }
 
@@ -127,10 +134,10 @@ void Writer::delta(std::string_view type, std::string_view member, std::string_v
 
 void Writer::end_message(const Totals& totals, Frames& out) const {
   std::string& frame = out.begin("message_delta");
-  frame.append(R"({"type":"message_delta","delta":{)");
+  frame.append(R"({"type":"message_delta","delta":{"container":null,)");
   append_stop(frame, reason_, stop_text_);
   frame.append("},");
-  append_totals(frame, totals);
+  append_totals(frame, totals, {});
   frame.push_back('}');
   out.end();
   out.begin("message_stop").append(R"({"type":"message_stop"})");
@@ -195,7 +202,7 @@ bool Writer::whole(std::span<Choice> choices, const Totals& totals, std::string&
   out.append("],");
   append_stop(out, choice.reason, choice.stop_text);
   out.push_back(',');
-  append_totals(out, totals);
+  append_totals(out, totals, kUsageOfMessage);
   out.push_back('}');
   choice = {};
   return false;

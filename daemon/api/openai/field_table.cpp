@@ -198,6 +198,10 @@ constexpr std::array kGroups{
     FieldGroup{tool, kChat, accepted, "cache_control",
                "an app's prompts that begin alike share their KV unasked"},
     FieldGroup{tool_function, kChat, served, "name description parameters return strict"},
+
+    FieldGroup{tool_choice, kChat, served, "type function allowed_tools"},
+    FieldGroup{chosen_function, kChat, served, "name"},
+    FieldGroup{allowed_tools, kChat, served, "mode tools"},
 };
 
 using S = SamplingParams;

@@ -27,7 +27,8 @@ Names names_of(const PackedJson& tools) {
 }
 
 // The name in {"type": "function", "function": {"name"}}, which is one of the tools.
-Result<std::string_view> chosen_name(JsonView one, const std::string& place, const Names& tools) {
+Result<std::string_view> chosen_name(JsonView one, const std::string& place, const Names& tools,
+                                     UnknownFields& unknown) {
   const JsonView type = one.is_object() ? one.member("type") : JsonView();
   if (!type.is_string())
     return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
@@ -37,6 +38,10 @@ Result<std::string_view> chosen_name(JsonView one, const std::string& place, con
   const JsonView name = function.is_object() ? function.member("name") : JsonView();
   if (!name.is_string())
     return field_error(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
+  if (auto ok = check_members(function, field_table(), FieldOf::chosen_function, kChat, place + ".function",
+                              unknown);
+      !ok)
+    return pass(ok);
   if (!tools.contains(name.text()))
     return field_error(ErrorCode::invalid_value, place + ".function.name",
                        "is the name of none of the tools");
@@ -44,9 +49,12 @@ Result<std::string_view> chosen_name(JsonView one, const std::string& place, con
 }
 
 // {"mode": "auto" or "required", "tools": [...]}.
-Result<void> read_allowed(JsonView allowed, ToolSet& out, const Names& known) {
+Result<void> read_allowed(JsonView allowed, ToolSet& out, const Names& known, UnknownFields& unknown) {
   const std::string place = "tool_choice.allowed_tools";
-  const JsonView mode = allowed.is_object() ? allowed.member("mode") : JsonView();
+  if (!allowed.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
+  if (auto ok = check_members(allowed, field_table(), FieldOf::allowed_tools, kChat, place, unknown); !ok)
+    return ok;
+  const JsonView mode = allowed.member("mode");
   if (!mode.is_string() || (mode.text() != "auto" && mode.text() != "required"))
     return field_error(ErrorCode::invalid_value, place + ".mode", "must be 'auto' or 'required'");
   const JsonView list = allowed.member("tools");
@@ -55,8 +63,10 @@ Result<void> read_allowed(JsonView allowed, ToolSet& out, const Names& known) {
   Names names;
   std::size_t i = 0;
   for (const auto& [key, one] : list.members()) {
-    auto name = chosen_name(one, place + ".tools[" + std::to_string(i++) + "]", known);
+    const std::string here = place + ".tools[" + std::to_string(i++) + "]";
+    auto name = chosen_name(one, here, known, unknown);
     if (!name) return pass(name);
+    if (auto ok = check_members(one, field_table(), FieldOf::tool, kChat, here, unknown); !ok) return ok;
     names.insert(*name);
   }
   JsonRewriter kept(out.tools.bytes().size());
@@ -69,7 +79,7 @@ Result<void> read_allowed(JsonView allowed, ToolSet& out, const Names& known) {
   return {};
 }
 
-Result<void> read_choice(JsonView choice, ToolSet& out) {
+Result<void> read_choice(JsonView choice, ToolSet& out, UnknownFields& unknown) {
   if (choice.is_string()) {
     if (choice.text() == "none")
       out.choice = ToolSet::Choice::none;
@@ -83,12 +93,16 @@ Result<void> read_choice(JsonView choice, ToolSet& out) {
     if (!type.is_string())
       return field_error(ErrorCode::invalid_value, "tool_choice",
                          "must be a string, or an object with a 'type'");
+    if (auto ok = check_members(choice, field_table(), FieldOf::tool_choice, kChat, "tool_choice", unknown);
+        !ok)
+      return ok;
     const Names known = names_of(out.tools);
-    if (type.text() == "allowed_tools") return read_allowed(choice.member("allowed_tools"), out, known);
+    if (type.text() == "allowed_tools")
+      return read_allowed(choice.member("allowed_tools"), out, known, unknown);
     if (type.text() != "function")
       return field_error(ErrorCode::unsupported_value, "tool_choice.type",
                          "is served as 'function' or 'allowed_tools' only");
-    auto name = chosen_name(choice, "tool_choice", known);
+    auto name = chosen_name(choice, "tool_choice", known, unknown);
     if (!name) return pass(name);
     out.choice = ToolSet::Choice::required;
     out.named = *name;
@@ -129,7 +143,7 @@ Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, Unknown
     strict = std::move(*asked);
   }
   if (const JsonView choice = body.member("tool_choice"))
-    if (auto ok = read_choice(choice, *out); !ok) return pass(ok);
+    if (auto ok = read_choice(choice, *out, unknown); !ok) return pass(ok);
   if (const JsonView parallel = body.member("parallel_tool_calls")) {
     if (!parallel.is_boolean())
       return field_error(ErrorCode::invalid_value, "parallel_tool_calls", "must be a boolean");

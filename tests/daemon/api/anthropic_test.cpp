@@ -353,6 +353,7 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
   const Error range = error_of(with(R"(,"temperature":1.5)"));
   EXPECT_EQ(range.message, "'temperature' is 1.5, but must be at least 0 and at most 1.");
   EXPECT_EQ(error_of(with(R"(,"stop_sequences":7)")).param, "stop_sequences");
+  EXPECT_EQ(error_of(with(R"(,"stop_sequences":"a")")).param, "stop_sequences");
   const Generate misspelt = taken(with(R"(,"temprature":1)"));
   ASSERT_TRUE(misspelt.unknown.refusal());
   EXPECT_NE(misspelt.unknown.refusal()->message.find("did you mean \"temperature\""), std::string::npos);
@@ -473,13 +474,17 @@ TEST(AnthropicWriter, WholeMessagesHaveThinkingTextAndCalls) {
   const json message = whole(choice, {{10, 5, 4}, 1000, 2});
   EXPECT_EQ(message["id"], "msg_1");
   EXPECT_EQ(message["content"],
-            json::parse(R"([{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"Look."},
-                {"type":"tool_use","id":"t1","name":"weather","input":{"city":"Bern"}},
-                {"type":"tool_use","id":"t2","name":"clock","input":{}}])"));
+            json::parse(R"([{"type":"thinking","thinking":"hm","signature":""},
+                {"type":"text","text":"Look.","citations":null},
+                {"type":"tool_use","id":"t1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}},
+                {"type":"tool_use","id":"t2","name":"clock","caller":{"type":"direct"},"input":{}}])"));
   EXPECT_EQ(message["stop_reason"], "tool_use");
   EXPECT_EQ(message["usage"],
             json::parse(R"({"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,
-                "output_tokens":5,"output_tokens_details":{"thinking_tokens":2}})"));
+                "output_tokens":5,"output_tokens_details":{"thinking_tokens":2},"server_tool_use":null,
+                "cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null})"));
+  for (const char* member : {"container", "diagnostics", "stop_details", "stop_sequence"})
+    EXPECT_TRUE(message.contains(member) && message[member].is_null()) << member;
   EXPECT_EQ(whole({})["content"], json::array()) << "no text is no block";
 }
 
@@ -551,25 +556,25 @@ TEST(AnthropicWriter, BlocksEndWhereOthersBegin) {
                 {event::Finish{FinishReason::tool_calls, {}, {}}, event::Ended{{{9, 7, 4}, 0, 2}}}});
   EXPECT_EQ(
       out,
-      R"({"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":0}}}
+      R"({"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","container":null,"diagnostics":null,"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":0,"server_tool_use":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":null}}}
 {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
 {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"a"}}
 {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"b"}}
 {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":""}}
 {"type":"content_block_stop","index":0}
-{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"","citations":null}}
 {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"c"}}
 {"type":"content_block_stop","index":1}
-{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{}}}
+{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"f","caller":{"type":"direct"},"input":{}}}
 {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{"}}
 {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"}"}}
 {"type":"content_block_stop","index":2}
-{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"t2","name":"g","input":{}}}
+{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"t2","name":"g","caller":{"type":"direct"},"input":{}}}
 {"type":"content_block_stop","index":3}
-{"type":"content_block_start","index":4,"content_block":{"type":"text","text":""}}
+{"type":"content_block_start","index":4,"content_block":{"type":"text","text":"","citations":null}}
 {"type":"content_block_delta","index":4,"delta":{"type":"text_delta","text":"d"}}
 {"type":"content_block_stop","index":4}
-{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":7,"output_tokens_details":{"thinking_tokens":2}}}
+{"type":"message_delta","delta":{"container":null,"stop_reason":"tool_use","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":7,"server_tool_use":null,"output_tokens_details":{"thinking_tokens":2}}}
 {"type":"message_stop"}
 )");
 }

@@ -684,7 +684,8 @@ TEST(ToolChoice, WithoutAMeaningIsRefusedByName) {
        Case{R"({"type":"custom","custom":{"name":"a"}})", "tool_choice.type", ErrorCode::unsupported_value},
        Case{R"({"type":"function"})", "tool_choice.function"},
        Case{R"({"type":"function","function":{"name":"c"}})", "tool_choice.function.name"},
-       Case{R"({"type":"allowed_tools"})", "tool_choice.allowed_tools.mode"},
+       Case{R"({"type":"allowed_tools"})", "tool_choice.allowed_tools"},
+       Case{R"({"type":"allowed_tools","allowed_tools":{"mode":"any"}})", "tool_choice.allowed_tools.mode"},
        Case{R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}})",
             "tool_choice.allowed_tools.tools"},
        Case{
