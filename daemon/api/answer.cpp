@@ -9,12 +9,27 @@ namespace {
 struct Gatherer {
   Choice& choice;
 
-  void operator()(const event::Text& e) const { choice.text += e.text; }
-  void operator()(const event::Reasoning& e) const { choice.reasoning += e.text; }
+  // The latest tokens, which no event has told yet.
+  void place_tokens(bool beside_text) const {
+    choice.beside_text.resize(choice.logprobs.size(), beside_text);
+  }
+
+  void operator()(const event::Text& e) const {
+    choice.text += e.text;
+    if (!e.text.empty()) place_tokens(false);
+  }
+  void operator()(const event::Reasoning& e) const {
+    choice.reasoning += e.text;
+    if (!e.text.empty()) place_tokens(true);
+  }
   void operator()(const event::CallBegin& e) const {
     choice.calls.push_back({std::string(e.id), std::string(e.name), {}, false});
+    place_tokens(true);
   }
-  void operator()(const event::CallArguments& e) const { choice.calls.at(e.call).arguments += e.json; }
+  void operator()(const event::CallArguments& e) const {
+    choice.calls.at(e.call).arguments += e.json;
+    place_tokens(true);
+  }
   void operator()(const event::CallEnd& e) const { choice.calls.at(e.call).complete = e.complete; }
   // Another engine that takes over tells them again.
   void operator()(const event::PromptTokens& e) const {
@@ -25,6 +40,7 @@ struct Gatherer {
   }
   void operator()(const event::Used&) const {}
   void operator()(const event::Finish& e) const {
+    if (!choice.calls.empty()) place_tokens(true);
     choice.reason = e.reason;
     choice.stop_text = e.stop_text;
     choice.timings = e.timings;
@@ -98,8 +114,8 @@ const AnswerEvents& ChoiceReader::read(const Done& done, const Totals* totals) {
 }
 
 std::size_t Choice::bytes() const noexcept {
-  std::size_t n =
-      text.capacity() + reasoning.capacity() + prompt.capacity() * sizeof(Token) + logprobs.bytes();
+  std::size_t n = text.capacity() + reasoning.capacity() + prompt.capacity() * sizeof(Token) +
+                  logprobs.bytes() + beside_text.capacity() / 8;
   for (const Call& call : calls)
     n += sizeof call + call.id.capacity() + call.name.capacity() + call.arguments.capacity();
   return n;

@@ -125,6 +125,8 @@ struct Choice {
   std::vector<Call> calls;
   std::vector<Token> prompt;  // its tokens, where the request wants them instead of an answer
   PackedLogprobs logprobs;
+  // Of the first logprobs, whether the token is of reasoning or of a call. Those behind are of the text.
+  std::vector<bool> beside_text;
   FinishReason reason = FinishReason::stop;
   std::string stop_text;
   Timings timings;

@@ -18,20 +18,18 @@ Result<void> AnswerShare::cover(std::uint64_t bytes) {
   const std::uint64_t more = (bytes - held_.bytes() + kStepBytes - 1) / kStepBytes * kStepBytes;
   if (held_.grow(more, limit_)) return {};
   const std::string limit = config::format_bytes(limit_) + " (limits.held_bytes)";
-  if (held_.bytes() + more > limit_) {  // as where a request asks for what the app's limits never allow
-    const std::string message = "The answer takes more than the " + limit +
-                                " that the daemon holds for the app. " +
-                                (is_streamed_ ? "Ask for fewer tokens or top_logprobs."
-                                              : "Stream it, or ask for fewer tokens, choices or "
-                                                "top_logprobs.");
-    return fail(ErrorCode::invalid_value, message, is_streamed_ ? "max_output_tokens" : "max_tokens");
-  }
+  // A client that tried again would fail again.
+  if (body_bytes_ + held_.bytes() + more > limit_)
+    return fail(ErrorCode::invalid_value,
+                "The answer takes more than the " + limit +
+                    " that the daemon holds for the app, its request's body included. " +
+                    std::string(remedy_.advice),
+                std::string(remedy_.field));
   return fail(ErrorCode::rate_limited,
               "The daemon holds " + config::format_bytes(held_.bytes_of_app()) +
                   " of the app's request bodies and unread answers, this answer needs " +
                   config::format_bytes(more) + " more, and the app's limit is " + limit +
-                  ". Read the answers that wait" + (is_streamed_ ? "" : ", stream them") +
-                  ", or ask for fewer top_logprobs.");
+                  ". Read the answers that wait. " + std::string(remedy_.advice));
 }
 
 }  // namespace flyball::api

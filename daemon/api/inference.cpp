@@ -10,7 +10,7 @@
 namespace flyball::api {
 namespace {
 
-// What an answer has until its last byte has left.
+// The app's places and bytes that an answer takes until its last byte has left.
 struct UntilSent {
   std::shared_ptr<const void> in_flight;
   std::shared_ptr<const AnswerShare> share;
@@ -23,8 +23,7 @@ double seconds_between(http::TimePoint from, http::TimePoint to) {
 }  // namespace
 
 Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& codec, Generate& request,
-                     route::HeldBytes::Share held, std::uint64_t held_limit, metrics::Metrics& metrics,
-                     Over over)
+                     AnswerShare share, metrics::Metrics& metrics, Over over)
     : exchange_(std::move(exchange)),
       codec_(codec),
       writer_(std::move(request.writer)),
@@ -40,11 +39,14 @@ Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& code
   progress_.reserve(unfinished_);
   for (std::size_t i = 0; i < unfinished_; ++i)
     progress_.push_back({ChoiceReader(request.parser, exchange_->id() + "/" + std::to_string(i)), 0});
-  AnswerShare share(std::move(held), held_limit, stream_.has_value());
   if (stream_)
     share_ = std::make_shared<AnswerShare>(std::move(share));
   else
-    whole_ = std::make_unique<WholeAnswer>(unfinished_, std::move(share), writer_->bytes());
+    whole_ = std::make_unique<WholeAnswer>(unfinished_, std::move(share), writer_->bytes({}));
+}
+
+Result<void> Inference::reserve() {
+  return stream_ ? share_->cover(writer_->bytes({})) : whole_->reserve();
 }
 
 void Inference::run(std::shared_ptr<route::Job> job) {
@@ -88,9 +90,8 @@ bool Inference::write(std::size_t choice, const AnswerEvents& events) {
 }
 
 bool Inference::tell(std::size_t choice, const AnswerEvents& events) {
-  const bool keeps_up = write(choice, events);
-  const auto covered = share_->cover(writer_->bytes());
-  if (covered) return keeps_up;
+  const auto covered = share_->cover(writer_->bytes(events));
+  if (covered) return write(choice, events);
   const Error error = covered.error();
   job_->fail(error.code);
   fail(error, job_->standings(), -1);

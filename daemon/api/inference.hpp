@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/api/answer.hpp"
+#include "daemon/api/answer_share.hpp"
 #include "daemon/api/codec.hpp"
 #include "daemon/api/framing.hpp"
 #include "daemon/api/operation.hpp"
@@ -36,9 +37,12 @@ class Inference final : public http::ExchangeObserver,
  public:
   using Over = std::function<void(Inference&, const Outcome&)>;  // once, last
 
-  // Takes the writer out of `request`, which has begun. held: the app's bytes, at most held_limit of them.
+  // Takes the writer out of `request`, which has begun.
   Inference(std::shared_ptr<http::Exchange> exchange, const Codec& codec, Generate& request,
-            route::HeldBytes::Share held, std::uint64_t held_limit, metrics::Metrics& metrics, Over over);
+            AnswerShare share, metrics::Metrics& metrics, Over over);
+
+  // Charges the app with what the answer repeats of its request. Errors: as of AnswerShare::cover().
+  Result<void> reserve();
 
   // Takes over the job that was submitted with this as its observer. Its answers are in flight until they
   // have left.
@@ -67,7 +71,7 @@ class Inference final : public http::ExchangeObserver,
   void describe(std::vector<http::Field>& fields) const;
   void begin_stream();
   bool write(std::size_t choice, const AnswerEvents& events);  // false: the client is behind
-  bool tell(std::size_t choice, const AnswerEvents& events);   // write(), and what the writer holds charged
+  bool tell(std::size_t choice, const AnswerEvents& events);   // charges the app, then write()
   bool hold(std::size_t choice, const AnswerEvents& events);
   void fail(const Error& error, const route::Standings& standings, std::int64_t retry_after_ms);
   void finish(Outcome outcome);

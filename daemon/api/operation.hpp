@@ -36,6 +36,12 @@ struct AnswerHead {
   std::uint32_t context = 0;  // tokens that one sequence of the model may hold; 0: not known
 };
 
+// How a client makes an answer smaller that its app may not hold, in the API's own terms.
+struct Remedy {
+  std::string_view field = "max_tokens";  // the param of the error
+  std::string_view advice = "Stream it, or ask for fewer tokens, choices or top_logprobs.";
+};
+
 // Writes one answer in an API's own words: streamed by write(), or whole.
 class AnswerWriter {
  public:
@@ -48,9 +54,11 @@ class AnswerWriter {
   // http::BodySource::kPieceBytes. False: it was the last. Choices that the document no longer needs may be
   // emptied.
   virtual bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) = 0;
-  // Memory that grows with the request, or with a stream that ends by repeating its answer. The app's
-  // held bytes are charged with it until the client has read all.
-  virtual std::size_t bytes() const noexcept { return 0; }
+  // Bytes of memory that grow with the request, or with a stream that ends by repeating its answer, as they
+  // will be when the writer has written `events`, too. The app's held bytes are charged with them until the
+  // client has read all.
+  virtual std::size_t bytes(std::span<const AnswerEvent>) const { return 0; }
+  virtual Remedy remedy() const noexcept { return {}; }
 };
 
 // The fields of a request that its API does not know. The service refuses such a request, unless the manifest

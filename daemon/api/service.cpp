@@ -556,7 +556,9 @@ std::shared_ptr<Inference> Service::Impl::answering(const Call& call, Generate& 
                          request.choices(),
                          route::served_context(model, call.state->settings->file_of(model))});
   const auto inference = std::make_shared<Inference>(
-      call.exchange, call.codec, request, held.share_of(app.id), app.limits.held_bytes, metrics,
+      call.exchange, call.codec, request,
+      AnswerShare(held.share_of(app.id), app.limits.held_bytes, call.body_bytes, request.writer->remedy()),
+      metrics,
       [this, call, &model](Inference& self, const Outcome& outcome) { over(self, outcome, call, model.id); });
   active.insert(inference);
   call.exchange->observe(inference);
@@ -566,6 +568,11 @@ std::shared_ptr<Inference> Service::Impl::answering(const Call& call, Generate& 
 void Service::Impl::submit(const Call& call, Checked checked) {
   Generate& request = checked.request;
   const auto inference = answering(call, request, checked.model);
+  if (auto reserved = inference->reserve(); !reserved) {
+    route::Refusal refusal;
+    refusal.error = std::move(reserved.error());
+    return inference->refuse(refusal);
+  }
   auto job = dispatcher.submit({.id = call.exchange->id(),
                                 .keep = call.state,
                                 .tree = *call.state->settings->tree,

@@ -20,10 +20,12 @@ namespace flyball::api {
 
 class WholeAnswer final : public http::BodySource {
  public:
-  // bytes_of_writer: AnswerWriter::bytes(), which the answer holds from its first event on.
+  // bytes_of_writer: AnswerWriter::bytes() before the first event.
   WholeAnswer(std::size_t choices, AnswerShare share, std::size_t bytes_of_writer)
       : choices_(choices), share_(std::move(share)), bytes_of_writer_(bytes_of_writer) {}
 
+  // Charges the app with bytes_of_writer. Errors: as of gather().
+  Result<void> reserve() { return share_.cover(bytes_of_writer_); }
   // rate_limited: the app holds too much; invalid_value: this answer alone is too much. It is of no use
   // then.
   Result<void> gather(std::size_t choice, std::span<const AnswerEvent> events);

@@ -520,7 +520,7 @@ const tests = {
     }
     const none = await client.responses.create({ ...body, tool_choice: 'none' });
     assert.deepEqual(none.tools, []);
-    assert(none.output.every((item) => item.type === 'message'));
+    assert.deepEqual(none.output.map((item) => item.type), ['message']);
   },
 
   async 'responses: the turn after a call'() {

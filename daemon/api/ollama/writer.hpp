@@ -24,6 +24,9 @@ class Writer final : public AnswerWriter {
   // {"name":...,"arguments":..., as far as it came.
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
   bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override;
+  Remedy remedy() const noexcept override {
+    return {"options.num_predict", "Stream it, or ask for fewer tokens or top_logprobs."};
+  }
 
  private:
   struct EventWriter;

@@ -21,6 +21,8 @@ enum RouteId : std::uint8_t {
   kDetokenizing,
   kCreateResponse,
   kStoredResponse,
+  kInputTokens,
+  kCompaction,
   kUnserved
 };
 
@@ -32,6 +34,8 @@ constexpr std::array kRoutes{
     Route{"POST", "/tokenize", Access::app, BodyType::json, "tokenize", true, kTokenizing},
     Route{"POST", "/detokenize", Access::app, BodyType::json, "detokenize", true, kDetokenizing},
     Route{"POST", "/v1/responses", Access::app, BodyType::json, "chat", true, kCreateResponse},
+    Route{"POST", "/v1/responses/input_tokens", Access::app, BodyType::json, "unserved", false, kInputTokens},
+    Route{"POST", "/v1/responses/compact", Access::app, BodyType::json, "unserved", false, kCompaction},
     Route{"GET", "/v1/responses/", Access::app, BodyType::none, "stored", false, kStoredResponse},
     Route{"DELETE", "/v1/responses/", Access::app, BodyType::none, "stored", false, kStoredResponse},
     Route{"POST", "/v1/responses/", Access::app, BodyType::none, "stored", false, kStoredResponse},
@@ -132,6 +136,14 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
     return fail(ErrorCode::not_found,
                 "No response is kept ('store' is not served): there is none to read, cancel, delete or go on "
                 "with.");
+  if (route.id == kInputTokens)
+    return fail(
+        ErrorCode::unsupported_feature,
+        "The tokens of a response's input are not counted by themselves: a response's 'usage' has them, "
+        "and POST /tokenize counts those of a chat.");
+  if (route.id == kCompaction)
+    return fail(ErrorCode::unsupported_feature,
+                "No conversation is compacted here: send the items that the model needs as 'input'.");
   auto body = read_packed(request.body);
   if (!body) return pass(body);
   auto generate = parse_body(route, body->view());

@@ -44,4 +44,13 @@ void append_token_logprob(std::string& out, const LogprobView& token) {
   out.append("]}");
 }
 
+std::size_t most_json_bytes(const TokenLogprob& token) noexcept {
+  // The names, the punctuation and the number of one; a byte of its token is up to 6 bytes of a JSON string
+  // and up to 4 of "bytes".
+  constexpr std::size_t kBare = 80, kOfByte = 10;
+  std::size_t n = kBare + std::string_view(R"(,"top_logprobs":[])").size() + kOfByte * token.bytes.size();
+  for (const auto& [bytes, logprob] : token.top) n += kBare + kOfByte * bytes.size();
+  return n;
+}
+
 }  // namespace flyball::api::openai

@@ -27,7 +27,7 @@ void append_tool(std::string& out, JsonView tool, bool is_strict) {
 
 }  // namespace
 
-Echo::Echo(const Fields& body, const ReadTools& tools) : tools_(tools.set), strict_(tools.strict) {
+Echo::Echo(const Fields& body, const ReadTools& tools) {
   const JsonView reasoning = body.member("reasoning"), text = body.member("text");
   const auto in = [](JsonView object, std::string_view name) {
     return object.is_object() ? object.member(name) : JsonView();
@@ -46,32 +46,30 @@ Echo::Echo(const Fields& body, const ReadTools& tools) : tools_(tools.set), stri
   append_member(settings_, "top_p", body.member("top_p"), "1");
   settings_.append(R"(,"truncation":"disabled")");
 
-  append_member(long_, "instructions", body.member("instructions"), "null");
-  append_member(long_, "metadata", body.member("metadata"), "{}");
-  long_.append(R"(,"text":{"format":)");
+  append_member(texts_, "instructions", body.member("instructions"), "null");
+  append_member(texts_, "metadata", body.member("metadata"), "{}");
+  texts_.append(R"(,"text":{"format":)");
   if (const JsonView format = in(text, "format"))
-    append_json(long_, format);
+    append_json(texts_, format);
   else
-    long_.append(R"({"type":"text"})");
-  long_.push_back('}');
-  append_member(long_, "tool_choice", body.member("tool_choice"), R"("auto")");
-}
-
-void Echo::append_long(std::string& out) const {
-  out.append(long_).append(R"(,"tools":[)");
-  if (tools_) {
+    texts_.append(R"({"type":"text"})");
+  texts_.push_back('}');
+  append_member(texts_, "tool_choice", body.member("tool_choice"), R"("auto")");
+  texts_.append(R"(,"tools":[)");
+  if (tools.set) {
     std::size_t i = 0;
-    for (const auto& [key, tool] : tools_->tools.view().members()) {
-      if (i > 0) out.push_back(',');
-      append_tool(out, tool, strict_[i++]);
+    for (const auto& [key, tool] : tools.set->tools.view().members()) {
+      if (i > 0) texts_.push_back(',');
+      append_tool(texts_, tool, tools.strict[i++]);
     }
   }
-  out.push_back(']');
+  texts_.push_back(']');
+  texts_.shrink_to_fit();
 }
 
-std::size_t Echo::bytes() const noexcept {
-  const std::size_t of_tools = tools_ ? tools_->tools.bytes().size() : 0;
-  return settings_.capacity() + 2 * (long_.capacity() + of_tools);
+std::size_t Echo::bytes(bool streamed) const noexcept {
+  if (!streamed) return settings_.size() + texts_.size();
+  return 4 * settings_.size() + (is_short() ? 4 : 2) * texts_.size();
 }
 
 }  // namespace flyball::api::openai::responses

@@ -1,14 +1,12 @@
-// What a response repeats of its request, as JSON text.
+// The members of a response that repeat its request, as JSON text.
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "daemon/api/fields.hpp"
 #include "daemon/api/openai/responses_tools.hpp"
-#include "daemon/api/tool_set.hpp"
 
 namespace flyball::api::openai::responses {
 
@@ -18,16 +16,20 @@ class Echo {
   Echo(const Fields& body, const ReadTools& tools);
 
   // The members that are short, each behind a comma: ,"parallel_tool_calls":true,...
-  void append_settings(std::string& out) const { out.append(settings_); }
-  // Those that may be as long as the request: instructions, metadata, text, tool_choice and tools. Tools are
-  // those that the answer may call.
-  void append_long(std::string& out) const;
-  std::size_t bytes() const noexcept;  // of memory, and of what append_long() writes
+  std::string_view settings() const noexcept { return settings_; }
+  // The members that may be as long as the request, in the same form: instructions, metadata, text,
+  // tool_choice and tools. Tools are those that the answer may call.
+  std::string_view texts() const noexcept { return texts_; }
+  // Whether the first events of a stream have the texts, too: the last one always has them.
+  bool is_short() const noexcept { return texts_.size() <= kShortBytes; }
+  // Of memory, and of a stream's events, which its client may not have read. A whole response is encoded as
+  // its client reads it.
+  std::size_t bytes(bool streamed) const noexcept;
 
  private:
-  std::string settings_, long_;
-  std::shared_ptr<const ToolSet> tools_;  // null: none
-  std::vector<bool> strict_;
+  static constexpr std::size_t kShortBytes = 4 * 1024;  // a few tools and the instructions of a chat
+
+  std::string settings_, texts_;
 };
 
 }  // namespace flyball::api::openai::responses

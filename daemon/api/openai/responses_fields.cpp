@@ -80,6 +80,7 @@ constexpr std::array kGroups{
     FieldGroup{tool, kCreate, refused, "allowed_callers", "is not served: the model alone calls tools",
                R"([[], ["direct"]])"},
     FieldGroup{tool_choice, kCreate, served, "type name mode tools"},
+    FieldGroup{allowed_tool, kCreate, served, "type name"},
 
     FieldGroup{input_message, kCreate, served, "type role content"},
     FieldGroup{input_message, kCreate, accepted, "id status phase end_turn", kBesideContent},

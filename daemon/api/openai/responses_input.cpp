@@ -56,7 +56,7 @@ class InputReader {
 
   Result<ChatHistory> read(JsonView instructions, JsonView input) {
     out_.open(JsonKind::array);
-    if (instructions) system_.add(instructions.text());
+    if (instructions) add_system(instructions.text());
     if (input.is_string()) {
       end_head();
       write_message("user", input.text());
@@ -130,7 +130,7 @@ class InputReader {
     else if (auto ok = each_text(content, place + ".content", *role == "assistant", text); !ok)
       return ok;
     if (is_system && in_head_) {
-      system_.add(text.text());
+      add_system(text.text());
       return {};
     }
     end_head();
@@ -266,6 +266,11 @@ class InputReader {
     if (text.empty() || note_.contains(text)) return;
     if (!note_.empty()) note_.push_back(' ');
     note_ += text;
+  }
+
+  // A client that has no instructions may send "".
+  void add_system(std::string_view text) {
+    if (!text.empty()) system_.add(text);
   }
 
   // No item but system messages came before.

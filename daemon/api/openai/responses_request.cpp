@@ -71,6 +71,20 @@ Result<void> read_logprobs(const Scalars& scalars, const Shape& shape, SamplingP
   return {};
 }
 
+// The members beside the type; a format without a schema has none.
+Result<void> check_labels(JsonView format, const std::string& place, bool has_schema) {
+  for (const std::string_view name : {"schema", "name", "description", "strict"})
+    if (!has_schema && format.member(name))
+      return field_error(ErrorCode::invalid_value, place + "." + std::string(name),
+                         "is only allowed with the type 'json_schema'");
+  for (const std::string_view name : {"name", "description"})
+    if (const JsonView label = format.member(name); label && !label.is_string())
+      return field_error(ErrorCode::invalid_value, place + "." + std::string(name), "must be a string");
+  if (const JsonView strict = format.member("strict"); strict && !strict.is_boolean())
+    return field_error(ErrorCode::invalid_value, place + ".strict", "must be a boolean");
+  return {};
+}
+
 Result<void> read_format(JsonView format, Generate& out) {
   const std::string place = "text.format";
   const auto object = read_object(format, FieldOf::text_format, place, out.unknown);
@@ -79,6 +93,7 @@ Result<void> read_format(JsonView format, Generate& out) {
   const JsonView type = format.member("type"), schema = format.member("schema");
   if (!type.is_string())
     return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
+  if (auto ok = check_labels(format, place, type.text() == "json_schema"); !ok) return ok;
   if (type.text() == "text") return {};
   Constraint constraint{Constraint::Kind::json_object, {}};
   out.constraint_field = place;
@@ -170,6 +185,7 @@ Result<Generate> parse_create(JsonView document) {
   if (ok) ok = check_others(body, scalars.stream, out.unknown);
   if (!ok) return pass(ok);
   if (scalars.stream) out.stream = StreamFraming::sse;
+  shape.streamed = scalars.stream;
   out.base.max_tokens = scalars.max_tokens == kNoTokenLimit ? 0 : scalars.max_tokens;
   out.base.ignore_eos = scalars.ignore_eos;
 

@@ -1,9 +1,8 @@
 #include "daemon/api/openai/responses_tools.hpp"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "config/name_list.hpp"
@@ -20,7 +19,10 @@ struct Tool {
   bool is_strict = false;
   bool is_allowed = true;
 };
-using Tools = std::vector<Tool>;
+struct Tools {
+  std::vector<Tool> all;
+  std::unordered_map<std::string_view, std::size_t> by_name;  // places in `all`
+};
 
 std::unexpected<Error> no_function(std::string_view type, const std::string& place) {
   return field_error(ErrorCode::unsupported_feature, place + ".type",
@@ -54,15 +56,14 @@ Result<Tools> read_list(JsonView list, UnknownFields& unknown) {
   Tools out;
   if (!list) return out;
   if (!list.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
-  std::unordered_set<std::string_view> names;
   for (const auto& [key, json] : list.members()) {
-    const std::string place = "tools[" + std::to_string(out.size()) + "]";
+    const std::string place = "tools[" + std::to_string(out.all.size()) + "]";
     auto tool = read_tool(json, place, unknown);
     if (!tool) return pass(tool);
-    if (!names.insert(tool->name).second)
+    if (!out.by_name.emplace(tool->name, out.all.size()).second)
       return field_error(ErrorCode::invalid_value, place + ".name",
                          "is " + config::quoted(tool->name) + ", which is another tool's name");
-    out.push_back(*tool);
+    out.all.push_back(*tool);
   }
   return out;
 }
@@ -76,26 +77,29 @@ Result<Tool*> find_tool(JsonView wanted, const std::string& place, Tools& tools)
   const JsonView name = wanted.member("name");
   if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
   if (!name.is_string()) return field_error(ErrorCode::invalid_value, place + ".name", "must be a string");
-  const auto found = std::ranges::find(tools, name.text(), &Tool::name);
-  if (found == tools.end())
+  const auto found = tools.by_name.find(name.text());
+  if (found == tools.by_name.end())
     return field_error(ErrorCode::invalid_value, place + ".name",
                        "is " + config::quoted(name.text()) + ", which is none of 'tools'");
-  return &*found;
+  return &tools.all[found->second];
 }
 
 // {"type": "allowed_tools", "mode": "auto" or "required", "tools": [...]}.
-Result<void> read_allowed(JsonView choice, Tools& tools, ToolSet& set) {
+Result<void> read_allowed(JsonView choice, Tools& tools, ToolSet& set, UnknownFields& unknown) {
   const JsonView mode = choice.member("mode"), list = choice.member("tools");
   if (!mode.is_string() || (mode.text() != "auto" && mode.text() != "required"))
     return field_error(ErrorCode::invalid_value, "tool_choice.mode", "must be auto or required");
   if (!list.is_array() || list.size() == 0)
     return field_error(ErrorCode::invalid_value, "tool_choice.tools",
                        "must be an array with at least one tool");
-  for (Tool& tool : tools) tool.is_allowed = false;
+  for (Tool& tool : tools.all) tool.is_allowed = false;
   std::size_t i = 0;
   for (const auto& [key, wanted] : list.members()) {
-    auto tool = find_tool(wanted, "tool_choice.tools[" + std::to_string(i++) + "]", tools);
+    const std::string place = "tool_choice.tools[" + std::to_string(i++) + "]";
+    auto tool = find_tool(wanted, place, tools);
     if (!tool) return pass(tool);
+    if (auto ok = check_members(wanted, field_table(), FieldOf::allowed_tool, kCreate, place, unknown); !ok)
+      return ok;
     (*tool)->is_allowed = true;
   }
   if (mode.text() == "required") set.choice = ToolSet::Choice::required;
@@ -119,13 +123,13 @@ Result<void> read_choice(JsonView choice, Tools& tools, ToolSet& set, UnknownFie
     if (auto ok = check_members(choice, field_table(), FieldOf::tool_choice, kCreate, "tool_choice", unknown);
         !ok)
       return ok;
-    if (type.text() == "allowed_tools") return read_allowed(choice, tools, set);
+    if (type.text() == "allowed_tools") return read_allowed(choice, tools, set, unknown);
     auto tool = find_tool(choice, "tool_choice", tools);
     if (!tool) return pass(tool);
     set.choice = ToolSet::Choice::required;
     set.named = (*tool)->name;
   }
-  if (set.choice == ToolSet::Choice::required && tools.empty())
+  if (set.choice == ToolSet::Choice::required && tools.all.empty())
     return field_error(ErrorCode::invalid_value, "tool_choice", "demands a call, and there are no 'tools'");
   return {};
 }
@@ -160,10 +164,10 @@ Result<ReadTools> read_tools(const Fields& body, UnknownFields& unknown) {
     return field_error(ErrorCode::invalid_value, "parallel_tool_calls", "must be a boolean");
   ReadTools out;
   out.parallel = set->parallel = !parallel || parallel.as_bool();
-  if (tools->empty() || set->choice == ToolSet::Choice::none) return out;
+  if (tools->all.empty() || set->choice == ToolSet::Choice::none) return out;
   JsonRewriter written(list.bytes().size());
   written.open(JsonKind::array);
-  for (const Tool& tool : *tools) {
+  for (const Tool& tool : tools->all) {
     if (!tool.is_allowed) continue;
     write_tool(tool.json, written);
     out.strict.push_back(tool.is_strict);

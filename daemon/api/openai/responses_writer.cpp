@@ -17,9 +17,11 @@ struct Words {
 
 namespace {
 
-// A text is kept once, and the last events repeat it up to four times: those of the text, its part, its item
-// and the response. The client may not have read any of them.
-constexpr std::size_t kCopies = 5;
+// The events that repeat a text: those of the text, its part, its item and the response. The last two have
+// encrypted content, too. A call has no parts.
+constexpr std::size_t kRepeats = 4, kRepeatsOfCall = 3;
+// An item's own memory, and its events without their texts.
+constexpr std::size_t kItemBytes = 1024;
 
 constexpr Words kMessage{"content_part", "output_text", "content_index", "output_text"};
 constexpr Words kReasoning{"content_part", "reasoning_text", "content_index", "reasoning_text"};
@@ -43,19 +45,31 @@ void append_part(std::string& out, const Words& words, std::string_view text, st
   out.push_back('}');
 }
 
-std::string_view status_of(FinishReason reason) noexcept {
-  return reason == FinishReason::length ? "incomplete" : "completed";
+std::string_view status_of(bool is_complete) noexcept {
+  return is_complete ? "completed" : "incomplete";
 }
 
-void append_totals(std::string& out, const Totals& totals) {
-  const Usage& usage = totals.usage;
+std::size_t json_bytes(std::string_view text) {
+  std::string json;
+  append_json_text(json, text);
+  return json.size();
+}
+
+// The end of a response.
+void append_usage(std::string& out, const Totals* totals) {
+  out.append(R"(,"usage":)");
+  if (totals == nullptr) {
+    out.append("null}");
+    return;
+  }
+  const Usage& usage = totals->usage;
   const std::uint64_t all = std::uint64_t{usage.prompt_tokens} + usage.completion_tokens;
   out.append(R"({"input_tokens":)").append(std::to_string(usage.prompt_tokens));
   out.append(R"(,"input_tokens_details":{"cached_tokens":)").append(std::to_string(usage.cached_tokens));
   out.append(R"(,"cache_write_tokens":0},"output_tokens":)").append(std::to_string(usage.completion_tokens));
   out.append(R"(,"output_tokens_details":{"reasoning_tokens":)")
-      .append(std::to_string(totals.reasoning_tokens));
-  out.append(R"(},"total_tokens":)").append(std::to_string(all)).push_back('}');
+      .append(std::to_string(totals->reasoning_tokens));
+  out.append(R"(},"total_tokens":)").append(std::to_string(all)).append("}}");
 }
 
 }  // namespace
@@ -66,11 +80,26 @@ void Writer::begin(const AnswerHead& head) {
   created_ = head.created;
 }
 
-std::size_t Writer::bytes() const noexcept {
-  std::size_t n = echo_.bytes() + logprobs_.capacity();
-  for (const Item& item : items_)
-    n += sizeof item + item.call_id.capacity() + item.name.capacity() +
-         kCopies * (item.text.capacity() + item.logprobs.capacity());
+std::size_t Writer::cost(const AnswerEvent& event) const {
+  if (const auto* text = std::get_if<event::Text>(&event))
+    return text->text.size() + kRepeats * json_bytes(text->text);
+  if (const auto* thought = std::get_if<event::Reasoning>(&event))
+    return thought->text.size() + (kRepeats + (shape_.encrypted ? 2 : 0)) * json_bytes(thought->text);
+  if (const auto* arguments = std::get_if<event::CallArguments>(&event))
+    return arguments->json.size() + kRepeatsOfCall * json_bytes(arguments->json);
+  if (const auto* call = std::get_if<event::CallBegin>(&event))
+    return (1 + kRepeatsOfCall) * (call->id.size() + call->name.size());
+  return 0;
+}
+
+std::size_t Writer::bytes(std::span<const AnswerEvent> events) const {
+  std::size_t n = echo_.bytes(shape_.streamed) + held_ + logprobs_.size();
+  for (const AnswerEvent& event : events) {
+    n += cost(event);
+    const auto* logprobs = std::get_if<event::Logprobs>(&event);
+    if (logprobs == nullptr || !shape_.logprobs) continue;
+    for (const TokenLogprob& token : logprobs->tokens) n += (1 + kRepeats) * most_json_bytes(token);
+  }
   return n;
 }
 
@@ -103,7 +132,7 @@ void Writer::append_segments(const Item& item, std::string_view text, std::vecto
         return;
       }
       out.push_back({json + R"({"type":"output_text","annotations":[],"text":")", text});
-      out.push_back({R"(","logprobs":[)" + item.logprobs, {}, true});
+      out.push_back({R"(","logprobs":[)", {}, item.logprobs, true});
       out.push_back({"]}]}"});
       return;
     case Item::Kind::reasoning:
@@ -130,11 +159,11 @@ void Writer::append_item(std::string& out, const Item& item) const {
   for (const Segment& segment : segments) {
     out.append(segment.json);
     append_json_text(out, segment.text);
+    out.append(segment.more_json);
   }
 }
 
-std::string Writer::head_json(std::string_view status, std::string_view incomplete,
-                              const Error* error) const {
+std::string Writer::head_json(std::string_view status, bool is_cut, const Error* error) const {
   std::string out = R"({"id":"resp_)" + id_ + R"(","object":"response","created_at":)" +
                     std::to_string(created_) + R"(,"status":")" + std::string(status) +
                     R"(","background":false,"error":)";
@@ -147,25 +176,9 @@ std::string Writer::head_json(std::string_view status, std::string_view incomple
     out.push_back('}');
   }
   out.append(R"(,"incomplete_details":)");
-  if (incomplete.empty())
-    out.append("null");
-  else
-    out.append(R"({"reason":")").append(incomplete).append("\"}");
+  out.append(is_cut ? R"({"reason":"max_output_tokens"})" : "null");
   append_string(out, "model", model_);
   return out.append(R"(,"output":[)");
-}
-
-std::string Writer::tail_json(const Totals* totals, bool has_all) const {
-  std::string out = "]";
-  echo_.append_settings(out);
-  if (has_all) echo_.append_long(out);
-  out.append(R"(,"usage":)");
-  if (totals != nullptr)
-    append_totals(out, *totals);
-  else
-    out.append("null");
-  out.push_back('}');
-  return out;
 }
 
 // ---- a stream ---------------------------------------------------------------------------------------------
@@ -213,11 +226,12 @@ void Writer::item_event(std::string_view happened, Frames& out) {
 void Writer::start(Frames& out) {
   if (std::exchange(started_, true)) return;
   for (const std::string_view name : {"response.created", "response.in_progress"}) {
-    open_event(name, out)
-        .append(R"(,"response":)")
-        .append(head_json("in_progress", "", nullptr))
-        .append(tail_json(nullptr, false))
-        .push_back('}');
+    std::string& frame = open_event(name, out);
+    frame.append(R"(,"response":)").append(head_json("in_progress", false, nullptr));
+    frame.append("]").append(echo_.settings());
+    if (echo_.is_short()) frame.append(echo_.texts());
+    append_usage(frame, nullptr);
+    frame.push_back('}');
     out.end();
   }
 }
@@ -225,18 +239,21 @@ void Writer::start(Frames& out) {
 void Writer::last_event(std::string_view status, const Totals* totals, const Error* error, Frames& out) {
   std::string& frame = open_event("response." + std::string(status), out);
   frame.append(R"(,"response":)");
-  frame.append(head_json(status, status == "incomplete" ? "max_output_tokens" : "", error));
+  frame.append(head_json(status, error == nullptr && reason_ == FinishReason::length, error));
   for (const Item& item : items_) {
     if (&item != &items_.front()) frame.push_back(',');
     append_item(frame, item);
   }
-  frame.append(tail_json(totals, true)).push_back('}');
+  frame.append("]").append(echo_.settings()).append(echo_.texts());
+  append_usage(frame, totals);
+  frame.push_back('}');
   out.end();
 }
 
 void Writer::start_item(Item item, Frames& out) {
   end_item(Item::State::completed, out);
   items_.push_back(std::move(item));
+  held_ += kItemBytes;
   open_ = true;
   item_event("added", out);
   if (items_.back().kind != Item::Kind::call) part_event("added", "", "", out);
@@ -244,6 +261,7 @@ void Writer::start_item(Item item, Frames& out) {
 
 void Writer::add_text(Item::Kind kind, std::string_view piece, Frames& out) {
   if (piece.empty()) return;
+  if (kind == Item::Kind::reasoning) logprobs_.clear();
   if (!open_ || items_.back().kind != kind) start_item(new_item(kind, items_.size()), out);
   delta(piece, out);
 }
@@ -258,6 +276,7 @@ void Writer::delta(std::string_view piece, Frames& out) {
   if (item.kind == Item::Kind::message) {
     frame.append(R"(,"logprobs":[)").append(logprobs_).push_back(']');
     if (!item.logprobs.empty() && !logprobs_.empty()) item.logprobs.push_back(',');
+    held_ += (1 + kRepeats) * logprobs_.size();
     item.logprobs += std::exchange(logprobs_, {});
   }
   frame.push_back('}');
@@ -304,6 +323,7 @@ void Writer::fail(const Error& error, Frames& out) {
 void Writer::write(std::size_t, std::span<const AnswerEvent> events, Frames& out) {
   for (const AnswerEvent& event : events) {
     start(out);
+    held_ += cost(event);
     if (const auto* failed = std::get_if<event::Failed>(&event)) {
       fail(failed->error, out);
       return;
@@ -315,11 +335,13 @@ void Writer::write(std::size_t, std::span<const AnswerEvent> events, Frames& out
     } else if (const auto* thought = std::get_if<event::Reasoning>(&event)) {
       add_text(Item::Kind::reasoning, thought->text, out);
     } else if (const auto* call = std::get_if<event::CallBegin>(&event)) {
+      logprobs_.clear();
       Item item = new_item(Item::Kind::call, items_.size());
       item.call_id = call->id;
       item.name = call->name;
       start_item(std::move(item), out);
     } else if (const auto* arguments = std::get_if<event::CallArguments>(&event)) {
+      logprobs_.clear();
       delta(arguments->json, out);
     } else if (const auto* end = std::get_if<event::CallEnd>(&event)) {
       end_item(end->complete ? Item::State::completed : Item::State::incomplete, out);
@@ -327,7 +349,10 @@ void Writer::write(std::size_t, std::span<const AnswerEvent> events, Frames& out
       reason_ = finish->reason;
       end_item(reason_ == FinishReason::length ? Item::State::incomplete : Item::State::completed, out);
     } else if (const auto* ended = std::get_if<event::Ended>(&event)) {
-      last_event(status_of(reason_), &ended->totals, nullptr, out);
+      const bool is_complete =
+          reason_ != FinishReason::length &&
+          std::ranges::all_of(items_, [](const Item& item) { return item.state == Item::State::completed; });
+      last_event(status_of(is_complete), &ended->totals, nullptr, out);
     }
   }
 }
@@ -335,6 +360,7 @@ void Writer::write(std::size_t, std::span<const AnswerEvent> events, Frames& out
 void Writer::add_logprobs(std::span<const TokenLogprob> tokens) {
   if (!shape_.logprobs) return;
   for (const TokenLogprob& token : tokens) {
+    if (!token.in_text) continue;
     if (!logprobs_.empty()) logprobs_.push_back(',');
     token_.read(token);
     append_token_logprob(logprobs_, token_);
@@ -345,9 +371,9 @@ void Writer::add_logprobs(std::span<const TokenLogprob> tokens) {
 
 void Writer::lay_out(const Choice& choice, const Totals& totals) {
   const bool is_cut = choice.reason == FinishReason::length;
-  const std::string_view status = status_of(choice.reason);
+  const bool is_all_complete = !is_cut && std::ranges::all_of(choice.calls, &Choice::Call::complete);
   std::vector<Segment>& segments = whole_.segments;
-  segments.push_back({head_json(status, is_cut ? "max_output_tokens" : "", nullptr)});
+  segments.push_back({head_json(status_of(is_all_complete), is_cut, nullptr)});
   std::size_t items = 0;
   const auto add = [&](Item item, bool is_complete, std::string_view text) {
     item.state = is_complete ? Item::State::completed : Item::State::incomplete;
@@ -365,7 +391,10 @@ void Writer::lay_out(const Choice& choice, const Totals& totals) {
     item.name = call.name;
     add(std::move(item), call.complete, call.arguments);
   }
-  segments.push_back({tail_json(&totals, true)});
+  std::string usage;
+  append_usage(usage, &totals);
+  segments.push_back({"]" + std::string(echo_.settings()), {}, echo_.texts()});
+  segments.push_back({std::move(usage)});
 }
 
 // The next part of the document. False: there is none.
@@ -380,12 +409,17 @@ bool Writer::whole_part(const Choice& choice, std::string& out) {
     const std::size_t n = cut_of_text(text, kPart);
     append_json_text(out, text.substr(0, n));
     whole_.text += n;
+  } else if (const std::string_view more = segment.more_json.substr(whole_.more_json); !more.empty()) {
+    out.append(more.substr(0, kPart));
+    whole_.more_json += std::min(kPart, more.size());
   } else if (segment.has_logprobs && shape_.logprobs && choice.logprobs.read(whole_.token, token_)) {
+    const std::size_t i = whole_.tokens++;
+    if (!token_.in_text || (i < choice.beside_text.size() && choice.beside_text[i])) return true;
     if (std::exchange(whole_.any_token, true)) out.push_back(',');
     append_token_logprob(out, token_);
   } else {
     ++whole_.segment;
-    whole_.json = whole_.text = 0;
+    whole_.json = whole_.text = whole_.more_json = 0;
   }
   return true;
 }

@@ -23,6 +23,7 @@ struct Shape {             // what the client wants in its answer
   bool logprobs = false;   // of the message's text
   bool summaries = false;  // reasoning stands in `summary`, where clients of OpenAI's models look for it
   bool encrypted = false;  // reasoning has its text once more as `encrypted_content`, too
+  bool streamed = false;
 };
 
 struct Words;  // the API's, for a text
@@ -32,10 +33,16 @@ class Writer final : public AnswerWriter {
   Writer(Shape shape, Echo echo) : shape_(shape), echo_(std::move(echo)) {}
 
   void begin(const AnswerHead& head) override;
-  // A request asks for one choice. The first two events leave out what Echo::append_long() writes.
+  // A request asks for one choice. The first two events leave out Echo::texts() that are not short.
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
   bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override;
-  std::size_t bytes() const noexcept override;
+  // The answer's text, and the copies of it in the last events, none of which the client may have read. Both
+  // are bounded by the model's context and by the app's share.
+  std::size_t bytes(std::span<const AnswerEvent> events) const override;
+  Remedy remedy() const noexcept override {
+    return {"max_output_tokens",
+            "Ask for fewer tokens or top_logprobs, or send shorter 'instructions' and 'tools'."};
+  }
 
  private:
   struct Item {
@@ -47,20 +54,23 @@ class Writer final : public AnswerWriter {
     std::string text = {};      // of a call: its arguments
     std::string logprobs = {};  // of a message's text, as JSON with commas between them
   };
-  // JSON text, then the inside of a JSON string, which is not escaped yet.
+  // JSON text, then the inside of a JSON string, which is not escaped yet, then JSON text of the item or the
+  // echo.
   struct Segment {
     std::string json;
-    std::string_view text = {};
-    bool has_logprobs = false;  // a whole answer's are behind the two
+    std::string_view text = {}, more_json = {};
+    bool has_logprobs = false;  // a whole answer's are behind the three
   };
 
   Item new_item(Item::Kind kind, std::size_t index) const;
   // The item as JSON. Views into it.
   void append_segments(const Item& item, std::string_view text, std::vector<Segment>& out) const;
   void append_item(std::string& out, const Item& item) const;
-  // The response up to the items of its output, and what is behind them.
-  std::string head_json(std::string_view status, std::string_view incomplete, const Error* error) const;
-  std::string tail_json(const Totals* totals, bool has_all) const;
+  // The response up to the items of its output. is_cut: by its length.
+  std::string head_json(std::string_view status, bool is_cut, const Error* error) const;
+  // The bytes that an event adds to what bytes() counts, but for logprobs, which are counted when their text
+  // comes.
+  std::size_t cost(const AnswerEvent& event) const;
 
   std::string& open_event(std::string_view name, Frames& out);
   std::string& open_item_event(std::string_view name, Frames& out);  // of the last item, as all below
@@ -89,13 +99,15 @@ class Writer final : public AnswerWriter {
   bool started_ = false, open_ = false;  // open_: the last item
   std::uint64_t sequence_ = 0;           // of the next event
   std::vector<Item> items_;
+  std::size_t held_ = 0;  // bytes(), but for the echo and the next line
   std::string logprobs_;  // of tokens whose text has not come yet
   FinishReason reason_ = FinishReason::stop;
   LogprobView token_;  // the one being written
 
   struct Whole {  // the document of whole(), and how far it has come
     std::vector<Segment> segments = {};
-    std::size_t segment = 0, json = 0, text = 0;  // bytes written of the segment's two parts
+    std::size_t segment = 0, json = 0, text = 0, more_json = 0;  // bytes written of the segment's parts
+    std::size_t tokens = 0;                                      // read at the cursor
     PackedLogprobs::Cursor token = {};
     bool any_token = false;
   };

@@ -119,10 +119,10 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 \r
 N\r
 event: response.created
-data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.in_progress
-data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.output_item.added
 data: {"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"msg_ID_0","type":"message","status":"in_progress","role":"assistant","content":[]}}
@@ -170,10 +170,10 @@ TEST_F(ResponsesBytes, StreamedReasoningAndTwoCalls) {
   script.tokens = 4;
   EXPECT_EQ(body_of(ask(R"(,"stream":true)", items)), R"(N\r
 event: response.created
-data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.in_progress
-data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.output_item.added
 data: {"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"rs_ID_0","type":"reasoning","status":"in_progress","summary":[],"content":[]}}
@@ -259,10 +259,10 @@ TEST_F(ResponsesBytes, ACallThatBreaksOffIsIncomplete) {
   script.tokens = 3;
   EXPECT_EQ(body_of(ask(R"(,"stream":true)", items)), R"(N\r
 event: response.created
-data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.in_progress
-data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.output_item.added
 data: {"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"rs_ID_0","type":"reasoning","status":"in_progress","summary":[],"content":[]}}
@@ -318,8 +318,8 @@ data: {"type":"response.function_call_arguments.done","sequence_number":16,"item
 event: response.output_item.done
 data: {"type":"response.output_item.done","sequence_number":17,"output_index":2,"item":{"id":"fc_ID_2","type":"function_call","status":"incomplete","call_id":"call_1","name":"weather","arguments":"{\"city\":"}}
 
-event: response.completed
-data: {"type":"response.completed","sequence_number":18,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"completed","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[{"id":"rs_ID_0","type":"reasoning","status":"completed","summary":[],"content":[{"type":"reasoning_text","text":"t0 "}]},{"id":"msg_ID_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","annotations":[],"text":"t1 ","logprobs":[]}]},{"id":"fc_ID_2","type":"function_call","status":"incomplete","call_id":"call_1","name":"weather","arguments":"{\"city\":"}],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":{"input_tokens":7,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":10}}}
+event: response.incomplete
+data: {"type":"response.incomplete","sequence_number":18,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"incomplete","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[{"id":"rs_ID_0","type":"reasoning","status":"completed","summary":[],"content":[{"type":"reasoning_text","text":"t0 "}]},{"id":"msg_ID_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","annotations":[],"text":"t1 ","logprobs":[]}]},{"id":"fc_ID_2","type":"function_call","status":"incomplete","call_id":"call_1","name":"weather","arguments":"{\"city\":"}],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":{"input_tokens":7,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":10}}}
 
 \r
 0\r
@@ -330,10 +330,10 @@ data: {"type":"response.completed","sequence_number":18,"response":{"id":"resp_I
 TEST_F(ResponsesBytes, AStreamCutByItsLengthIsIncomplete) {
   EXPECT_EQ(body_of(ask(R"(,"stream":true,"max_output_tokens":1)")), R"(N\r
 event: response.created
-data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":1,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":1,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.in_progress
-data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":1,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":1,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.output_item.added
 data: {"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"msg_ID_0","type":"message","status":"in_progress","role":"assistant","content":[]}}
@@ -369,10 +369,10 @@ TEST_F(ResponsesBytes, AnEngineThatFailsWithinTheStream) {
   script.fail_after = 1;
   EXPECT_EQ(body_of(ask(R"(,"stream":true)")), R"(N\r
 event: response.created
-data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.in_progress
-data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null}}
+data: {"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_ID","object":"response","created_at":N,"status":"in_progress","background":false,"error":null,"incomplete_details":null,"model":"demo","output":[],"max_output_tokens":null,"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1,"top_logprobs":0,"top_p":1,"truncation":"disabled","instructions":null,"metadata":{},"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"usage":null}}
 
 event: response.output_item.added
 data: {"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"msg_ID_0","type":"message","status":"in_progress","role":"assistant","content":[]}}
@@ -442,6 +442,56 @@ TEST_F(ResponsesBytes, AStreamIsChargedWithWhatItRepeats) {
       << answer;
   EXPECT_NE(answer.find("event: response.failed"), std::string::npos);
   EXPECT_EQ(answer.find("event: response.completed"), std::string::npos);
+}
+
+// A stream has one last event, wherever its share ends.
+TEST_F(ResponsesBytes, AStreamThatOutgrowsItsShareEndsOnce) {
+  script.token_bytes = 4000;
+  bool any_failed = false, any_completed = false;
+  for (std::uint64_t limit = 2'000; limit < 70'000; limit += 4'000) {
+    plain.settings->apps[0].limits.held_bytes = limit;
+    const std::string answer = ask(R"(,"stream":true)");
+    const bool failed = answer.contains("event: response.failed"),
+               completed = answer.contains("event: response.completed"),
+               refused = answer.starts_with("HTTP/1.1 400 ");
+    EXPECT_EQ(failed + completed + refused, 1) << limit << "\n" << answer;
+    EXPECT_EQ(answer.contains("event: error"), failed) << limit;
+    any_failed |= failed;
+    any_completed |= completed;
+  }
+  EXPECT_TRUE(any_failed);
+  EXPECT_TRUE(any_completed);
+}
+
+TEST_F(ResponsesBytes, ARequestWhoseRepetitionNeverFitsIsRefusedAtOnce) {
+  plain.settings->apps[0].limits.held_bytes = 1 << 20;
+  const std::string members = R"(,"stream":true,"instructions":")" + std::string(400'000, 'x') + "\"";
+  const std::string answer = ask(members);
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 ")) << answer;
+  EXPECT_NE(answer.find(R"("param":"max_output_tokens","code":"invalid_value")"), std::string::npos)
+      << answer;
+  EXPECT_TRUE(plain.cpu().started.empty()) << "no engine began it";
+  EXPECT_EQ(plain.service.in_flight(), 0U);
+}
+
+TEST_F(ResponsesBytes, AWholeResponseThatNeverFitsNamesItsField) {
+  script.token_bytes = 4000;
+  script.tokens = 20;
+  plain.settings->apps[0].limits.held_bytes = 60'000;
+  const std::string answer = ask("");
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 ")) << answer;
+  EXPECT_NE(answer.find(R"("param":"max_output_tokens","code":"invalid_value")"), std::string::npos)
+      << answer;
+}
+
+TEST_F(ResponsesBytes, UnservedPathsAreRefusedByName) {
+  for (const auto& [path, word] : {std::pair{"/v1/responses/input_tokens", "POST /tokenize"},
+                                   std::pair{"/v1/responses/compact", "compacted"}}) {
+    const std::string answer = talk(plain, post(path, R"({"model":"demo","input":"Hi"})"));
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 ")) << answer;
+    EXPECT_NE(answer.find(word), std::string::npos) << answer;
+    EXPECT_NE(answer.find(R"("code":"unsupported_feature")"), std::string::npos) << answer;
+  }
 }
 
 TEST_F(ResponsesBytes, AnUnreadStreamKeepsItsCharge) {

@@ -103,7 +103,7 @@ TEST(ResponsesRequest, SettingsAndDefaults) {
   EXPECT_EQ(all.prompt_bytes, prompt_of(all).messages.json_bytes());
 }
 
-TEST(ResponsesRequest, WhatIsNotServedIsRefusedByName) {
+TEST(ResponsesRequest, RefusesUnservedFieldsByName) {
   const auto unsupported = ErrorCode::unsupported_value;
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"store", "true"},
@@ -169,6 +169,20 @@ TEST(ResponsesRequest, FormatsAreConstraints) {
                  "text.format.type");
   expect_refused(with(R"(,"text":{"format":{"type":"json_schema","name":"n"}})"), ErrorCode::missing_field,
                  "text.format.schema");
+  // A schema that nothing enforces would pass for one that holds.
+  for (const char* type : {"text", "json_object"})
+    for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+             {"schema", "{}"}, {"name", R"("n")"}, {"description", R"("d")"}, {"strict", "true"}})
+      expect_refused(
+          with(R"(,"text":{"format":{"type":")" + std::string(type) + "\",\"" + name + "\":" + value + "}}"),
+          ErrorCode::invalid_value, "text.format." + name);
+  for (const char* member : {R"("name":7)", R"("description":7)", R"("strict":"yes")"}) {
+    const std::string text(member);
+    expect_refused(with(R"(,"text":{"format":{"type":"json_schema","schema":{},)" + text + "}}"),
+                   ErrorCode::invalid_value, "text.format." + text.substr(1, text.find(':') - 2));
+  }
+  EXPECT_TRUE(taken(with(R"(,"text":{"format":{"type":"json_schema","schema":{}}})")).base.constraint)
+      << "a name is not needed";
   expect_refused(with(std::string(R"(,"text":{"format":{"type":"json_object"}},"tools":[)") + kWeather + "]"),
                  ErrorCode::unsupported_feature, "tools");
 }
@@ -236,6 +250,27 @@ TEST(ResponsesTools, Refusals) {
   expect_refused(with_tools(R"(,"tool_choice":{"type":"allowed_tools","tools":[]})"), invalid,
                  "tool_choice.mode");
   expect_refused(with_tools(R"(,"parallel_tool_calls":1)"), invalid, "parallel_tool_calls");
+  const Generate odd = taken(with_tools(
+      R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"clock","mode":1}]})"));
+  ASSERT_TRUE(odd.unknown.refusal());
+  EXPECT_EQ(odd.unknown.refusal()->param, "tool_choice.tools[0].mode");
+}
+
+TEST(ResponsesTools, ManyAllowedToolsKeepTheOrderOfTheTools) {
+  constexpr int kTools = 3000;
+  std::string tools, allowed;
+  for (int i = 0; i < kTools; ++i) {
+    const std::string name = "\"f" + std::to_string(i) + "\"}";
+    tools += (i > 0 ? "," : "") + (R"({"type":"function","name":)" + name);
+    allowed = R"({"type":"function","name":)" + name + (i > 0 ? "," : "") + allowed;
+  }
+  const Generate all =
+      taken(with(R"(,"tools":[)" + tools +
+                 R"(],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[)" + allowed + "]}"));
+  ASSERT_TRUE(all.tools);
+  const json kept = json::parse(text_of(all.tools->tools));
+  ASSERT_EQ(kept.size(), static_cast<std::size_t>(kTools));
+  EXPECT_EQ(kept[1]["function"]["name"], "f1");
 }
 
 // ---- input ------------------------------------------------------------------------------------------------
@@ -262,6 +297,14 @@ TEST(ResponsesInput, TheHeadIsOneSystemMessage) {
           R"(,"instructions":"a")")),
       R"([{"role":"system","content":"a\nb\nc"},{"role":"user","content":"d"},)"
       R"({"role":"system","content":"e"}])");
+}
+
+TEST(ResponsesInput, EmptySystemTextsAreNoMessage) {
+  const std::string user = R"([{"role":"user","content":"Hi"}])";
+  EXPECT_EQ(messages_of(with(R"(,"instructions":"")")), user);
+  EXPECT_EQ(messages_of(of_input(R"({"role":"system","content":""},{"role":"user","content":"Hi"})",
+                                 R"(,"instructions":"")")),
+            user);
 }
 
 TEST(ResponsesInput, ReasoningMessageAndCallsAreOneTurn) {
@@ -406,7 +449,7 @@ TEST(ResponsesWriter, AWholeResponseHasItsItemsAndWhatWasAsked) {
           "reasoning":{"effort":"low"},"text":{"format":{"type":"text"}},"tool_choice":"required","tools":[)") +
       kWeather + "," + kClock + "]}";
   EXPECT_EQ(whole(choice, {}, {{10, 5, 4}, 1000, 2}, body), json::parse(R"({
-      "id":"resp_1","object":"response","created_at":5,"status":"completed","background":false,"error":null,
+      "id":"resp_1","object":"response","created_at":5,"status":"incomplete","background":false,"error":null,
       "incomplete_details":null,"model":"m","output":[
         {"id":"rs_1_0","type":"reasoning","status":"completed","summary":[],
          "content":[{"type":"reasoning_text","text":"hm"}]},
@@ -460,7 +503,7 @@ TEST(ResponsesWriter, WholeAnswersOfManyPieces) {
   choice.calls = {{"t", "f", text, false}};
   for (int i = 0; i < 3000; ++i) choice.logprobs.append({i, "w", -0.5F, {{"w", -0.5F}}});
   Writer writer({.logprobs = true, .encrypted = true}, echo_of(json{{"instructions", text}}.dump()));
-  EXPECT_GT(writer.bytes(), text.size()) << "it holds the instructions";
+  EXPECT_GT(writer.bytes({}), text.size()) << "it holds the instructions";
   writer.begin({"req-1", 0, "m", 1});
   std::string body;
   std::size_t pieces = 1;
@@ -539,6 +582,91 @@ TEST(ResponsesWriter, LogprobsGoWithTheTextBehindThem) {
   EXPECT_EQ(all[1], json::parse(R"({"token":"b","logprob":-1,"bytes":[98],"top_logprobs":[]})"));
 }
 
+// The number of logprobs that a stream's message, and a whole response's, has of these batches.
+std::pair<std::size_t, std::size_t> logprobs_of(std::initializer_list<AnswerEvents> batches) {
+  const auto count = [](const json& response) {
+    for (const json& item : response["output"])
+      if (item["type"] == "message") return item["content"][0]["logprobs"].size();
+    return std::size_t{0};
+  };
+  Choice choice;
+  for (const AnswerEvents& events : batches) gather(choice, events);
+  return {count(streamed({.logprobs = true}, batches).back()["response"]),
+          count(whole(choice, {.logprobs = true}))};
+}
+
+TEST(ResponsesWriter, LogprobsOfReasoningAndCallsAreNotTheTexts) {
+  const std::vector<TokenLogprob> three(3, TokenLogprob{1, "a", -0.5F, {}});
+  const std::vector<TokenLogprob> control{{2, "</think>", -0.5F, {}, false}};
+  const std::span<const TokenLogprob> one(three.data(), 1), two(three.data(), 2), all(three);
+  const event::Ended ended{};
+  const std::pair<std::size_t, std::size_t> only_texts{2, 2};
+  EXPECT_EQ(logprobs_of({{event::Logprobs{all}, event::Reasoning{"hm"}},
+                         {event::Logprobs{control}},
+                         {event::Logprobs{two}, event::Text{"x"}},
+                         {event::Finish{}, ended}}),
+            only_texts);
+  EXPECT_EQ(logprobs_of({{event::Logprobs{two}, event::Text{"x"}},
+                         {event::Logprobs{one}},
+                         {event::Logprobs{one}, event::CallBegin{0, "c", "f"}, event::CallArguments{0, "{"}},
+                         {event::Logprobs{all}, event::CallArguments{0, "}"}, event::CallEnd{0}},
+                         {event::Logprobs{one}},
+                         {event::Finish{FinishReason::tool_calls}, ended}}),
+            only_texts);
+  EXPECT_EQ(logprobs_of(
+                {{event::Logprobs{one}, event::Text{"x"}}, {event::Logprobs{one}}, {event::Finish{}, ended}}),
+            only_texts)
+      << "a token whose text was held back is the text's";
+}
+
+TEST(ResponsesWriter, EncryptedContentOfAStream) {
+  const auto events =
+      streamed({.encrypted = true}, {{event::Reasoning{"h\"m"}}, {event::Finish{}, event::Ended{}}});
+  const json& item = events.back()["response"]["output"][0];
+  EXPECT_EQ(item["encrypted_content"], "flyball:h\"m");
+  EXPECT_EQ(item["content"][0]["text"], "h\"m");
+  EXPECT_EQ(events[events.size() - 2]["item"], item);
+}
+
+TEST(ResponsesWriter, AStreamThatFailsWithinAnItemEndsIt) {
+  const Error error{ErrorCode::overloaded, "Full.", {}, {}};
+  const auto thinking = streamed({}, {{event::Reasoning{"hm"}}, {event::Failed{error}}});
+  EXPECT_EQ(thinking.back()["response"]["output"][0]["status"], "incomplete");
+  EXPECT_EQ(thinking[thinking.size() - 2]["type"], "error");
+  EXPECT_EQ(thinking[thinking.size() - 3]["type"], "response.output_item.done");
+  const auto calling =
+      streamed({}, {{event::CallBegin{0, "c", "f"}, event::CallArguments{0, "{"}}, {event::Failed{error}}});
+  const json& call = calling.back()["response"]["output"][0];
+  EXPECT_EQ(call["status"], "incomplete");
+  EXPECT_EQ(call["arguments"], "{");
+  EXPECT_EQ(calling.back()["response"]["status"], "failed");
+}
+
+TEST(ResponsesWriter, ABrokenCallMakesTheResponseIncomplete) {
+  const auto events =
+      streamed({}, {{event::CallBegin{0, "c", "f"}, event::CallArguments{0, "{"}, event::CallEnd{0, false}},
+                    {event::Finish{}, event::Ended{}}});
+  EXPECT_EQ(events.back()["type"], "response.incomplete");
+  EXPECT_EQ(events.back()["response"]["status"], "incomplete");
+  EXPECT_EQ(events.back()["response"]["incomplete_details"], nullptr) << "it was not cut by its length";
+}
+
+TEST(ResponsesWriter, TheFirstEventsRepeatShortRequests) {
+  const auto first_of = [](const std::string& instructions) {
+    Writer writer({.streamed = true}, echo_of(json{{"instructions", instructions}}.dump()));
+    writer.begin({"req-1", 0, "m", 1});
+    std::string out;
+    Frames frames(StreamFraming::ndjson, out);
+    writer.write(0, AnswerEvents{event::Text{"a"}}, frames);
+    return json::parse(out.substr(0, out.find('\n')))["response"];
+  };
+  const json response = first_of("Be brief.");
+  EXPECT_EQ(response["instructions"], "Be brief.");
+  EXPECT_EQ(response["tools"], json::array());
+  EXPECT_EQ(response["tool_choice"], "auto");
+  EXPECT_FALSE(first_of(std::string(10'000, 'x')).contains("instructions"));
+}
+
 TEST(ResponsesWriter, AStreamThatFailsAtOnceStillBegins) {
   const Error error{ErrorCode::overloaded, "Full.", {}, {}};
   const auto events = streamed({}, {{event::Failed{error}}});
@@ -550,15 +678,34 @@ TEST(ResponsesWriter, AStreamThatFailsAtOnceStillBegins) {
   EXPECT_EQ(events[3]["response"]["error"], json::parse(R"({"code":"overloaded","message":"Full."})"));
 }
 
-TEST(ResponsesWriter, ReportsWhatItHolds) {
-  Writer writer({}, Echo());
-  writer.begin({"req-1", 0, "m", 1});
-  const std::size_t before = writer.bytes();
-  std::string out;
-  Frames frames(StreamFraming::sse, out);
-  const std::string text(10'000, 'x');
-  writer.write(0, AnswerEvents{event::Text{text}}, frames);
-  EXPECT_GE(writer.bytes(), before + 5 * text.size());
+// Everything that a writer adds to `out`, but the deltas, is at most what it said it would hold.
+TEST(ResponsesWriter, CountsWhatItRepeatsBeforeItWrites) {
+  const std::string text(1000, '\n');  // two bytes each as JSON
+  const TokenLogprob token{1, "a", -0.1F, {{"b", -0.3F}, {"\x01", -0.7F}}};
+  for (const Shape& shape : {Shape{.streamed = true}, Shape{.encrypted = true, .streamed = true},
+                             Shape{.logprobs = true, .streamed = true}}) {
+    Writer writer(shape, echo_of(json{{"instructions", text}}.dump()));
+    writer.begin({"req-1", 0, "m", 1});
+    std::string out;
+    Frames frames(StreamFraming::ndjson, out);
+    std::size_t deltas = 0;
+    const auto write = [&](const AnswerEvents& events) {
+      const std::size_t said = writer.bytes(events), before = out.size();
+      writer.write(0, events, frames);
+      EXPECT_LE(writer.bytes({}), said + 1024) << "an item's own bytes may come on top";
+      for (std::size_t at = before; at < out.size(); at = out.find('\n', at) + 1)
+        if (const std::size_t end = out.find('\n', at); out.substr(at, end - at).contains(".delta\""))
+          deltas += end - at;
+    };
+    for (int i = 0; i < 3; ++i) write({event::Logprobs{{&token, 1}}, event::Reasoning{text}});
+    for (int i = 0; i < 3; ++i) write({event::Logprobs{{&token, 1}}, event::Text{text}});
+    write({event::CallBegin{0, "c", "f"}, event::CallArguments{0, text}, event::CallEnd{0}});
+    const std::size_t held = writer.bytes({});
+    write({event::Finish{}, event::Ended{}});
+    EXPECT_EQ(writer.bytes({}), held) << "the last batch adds nothing";
+    EXPECT_GE(held, out.size() - deltas);
+    EXPECT_LE(held, 2 * out.size());
+  }
 }
 
 // ---- the table --------------------------------------------------------------------------------------------

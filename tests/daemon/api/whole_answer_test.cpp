@@ -92,7 +92,7 @@ struct WholeAnswerTest : ::testing::Test {
   route::HeldBytes held;
 
   std::unique_ptr<WholeAnswer> answer(std::size_t choices = 1) {
-    return std::make_unique<WholeAnswer>(choices, AnswerShare(held.share_of("a"), kLimit, false), 0);
+    return std::make_unique<WholeAnswer>(choices, AnswerShare(held.share_of("a"), kLimit, 0, {}), 0);
   }
   // A token of an engine.
   static Result<void> gather(WholeAnswer& answer, std::size_t choice, int i, int n_top) {
