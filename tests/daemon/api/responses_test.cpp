@@ -611,7 +611,7 @@ TEST(ResponsesWriter, LogprobsOfReasoningAndCallsAreNotTheTexts) {
                          {event::Logprobs{one}, event::CallBegin{0, "c", "f"}, event::CallArguments{0, "{"}},
                          {event::Logprobs{all}, event::CallArguments{0, "}"}, event::CallEnd{0}},
                          {event::Logprobs{one}},
-                         {event::Finish{FinishReason::tool_calls}, ended}}),
+                         {event::Finish{FinishReason::tool_calls, {}, {}}, ended}}),
             only_texts);
   EXPECT_EQ(logprobs_of(
                 {{event::Logprobs{one}, event::Text{"x"}}, {event::Logprobs{one}}, {event::Finish{}, ended}}),
