@@ -24,7 +24,7 @@ struct StepSequence {
   std::uint32_t n_tokens = 0;
   std::uint32_t first_position = 0;
   std::span<const BlockId> block_table;  // covers first_position + n_tokens positions
-  std::uint32_t n_wanted = 0;  // of its last so many tokens logits are wanted: all, where n_candidates is 0
+  std::uint32_t n_wanted = 0;            // last tokens whose logits are wanted: all, where n_candidates is 0
   std::uint32_t n_candidates = 0;  // else so many of the likeliest; <= max_candidates() and the vocabulary
   bool want_exp_sum = false;       // and what their probabilities need
 };

@@ -38,7 +38,8 @@ class Delivery {
 
   // True for the first of several resumes that the engine has not seen yet: one command stands for all.
   bool ask_resume() noexcept { return !resume_asked_.exchange(true); }
-  void resume_seen() noexcept { resume_asked_.store(false); }
+  // True: there was one.
+  bool resume_seen() noexcept { return resume_asked_.exchange(false); }
 
   // The engine thread's own: the sequence that this is the line of; 0 until it is submitted.
   kv::SequenceId sequence = 0;

@@ -154,19 +154,20 @@ class Engine {
     if (shared_.ending || sequence->delivery().closed()) return shutting_down();
     if (shared_.lost) return device_lost();
     // One that came before the request was here has found nobody; the next one must not wait for it.
-    sequence->delivery().resume_seen();
+    const bool resumed = sequence->delivery().resume_seen();
 
     if (auto ok = sequence->begin_constraint(automata_); !ok) return std::move(ok.error());
     auto old = sequence->replay();
     if (!old) return std::move(old.error());
-    bool behind = false;
+    bool behind = sequence->behind() && !resumed;
     if (!old->text.empty()) {
       Delta delta{std::move(old->text), {}, {}};
       delta.control = std::move(old->control);
       delta.form = sequence->form();
       behind = !sequence->delivery().push(std::move(delta));
     }
-    if (old->finish) return sequence->done(*old->finish);
+    if (old->finish) sequence->end_behind_echo(*old->finish);
+    if (const auto reason = sequence->end()) return sequence->done(*reason);
     const Sequence::Scored scored = sequence->scored();
     if (auto ok = scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(),
                                      sequence->most(), sequence->settings(), scored.from, scored.to});
@@ -363,8 +364,16 @@ class Engine {
       }
     if (sequence.delivery().closed()) return ended;
     try {
-      push(sequence, sequence.echo(scheduler_.tokens(sequence.id), rows));
-      return std::nullopt;
+      for (LogitRows left = rows; left.size() > 0;) {
+        Delta delta = sequence.echo(scheduler_.tokens(sequence.id), left);
+        left = left.from(delta.echoed);
+        push(sequence, std::move(delta));
+      }
+      const auto reason = sequence.end();
+      if (!reason) return std::nullopt;
+      sequence.first_token = sequence.last_token = std::chrono::steady_clock::now();
+      sequence.delivery().finish(sequence.done(*reason));
+      return ended;
     } catch (const std::bad_alloc&) {
       sequence.delivery().finish(out_of_memory());
       return ended;
@@ -380,12 +389,6 @@ class Engine {
       return result;
     }
     if (sequence.delivery().closed()) return result;
-    while (auto echo = sequence.next_echo(scheduler_.tokens(sequence.id))) push(sequence, std::move(*echo));
-    if (sequence.empty_answer()) {
-      sequence.first_token = sequence.last_token = std::chrono::steady_clock::now();
-      sequence.delivery().finish(sequence.done(FinishReason::length));
-      return result;
-    }
     Delta delta;
     auto step = sequence.sample(row, scratch_, delta);
     if (!step) {
@@ -649,12 +652,19 @@ class EngineBackend final : public Backend {
     return std::nullopt;
   }
 
-  // Ends a request whose answer is empty and for which nothing is computed: its prompt is echoed at most.
+  // Pushes the part of the echo that needs no logits: all of it, or the first token of a scored prompt. The
+  // client may fall behind meanwhile: it has its prompt as memory already.
+  void push_echo(Delivery& delivery, PreparedRequest& prepared) const {
+    if (!prepared.echo) return;
+    Echo echo(*parts_.text.tokenizer, *prepared.echo, prepared.prompt);
+    while (echo.needs_no_row())
+      if (!delivery.push(echo.next(prepared.prompt))) prepared.behind = true;
+    prepared.echo->sent = echo.sent();
+    if (echo.over()) prepared.echo.reset();
+  }
+
+  // Ends a request whose answer is empty and for which nothing is left to compute.
   std::optional<Error> end_empty(Waiting& waiting, const PreparedRequest& prepared) {
-    if (prepared.echo) {
-      Echo echo(*parts_.text.tokenizer, *prepared.echo, prepared.prompt);
-      while (!echo.over()) waiting.delivery->push(echo.next(prepared.prompt));
-    }
     Done done;
     done.reason = FinishReason::length;
     done.usage.prompt_tokens = static_cast<std::uint32_t>(prepared.prompt.size());
@@ -683,9 +693,9 @@ class EngineBackend final : public Backend {
       const bool reasons = !waiting.constraint || takes_reasoning(*waiting.constraint);
       auto prepared = prepare(std::move(waiting.request), parts_.text, now.count(), !reasons);
       if (!prepared) return std::move(prepared.error());
-      if (prepared->empty_answer && !(prepared->echo && prepared->echo->scores()))
-        return end_empty(waiting, *prepared);
-      prepared->constraint = std::move(waiting.constraint);
+      push_echo(*waiting.delivery, *prepared);
+      if (prepared->empty_answer && !prepared->echo) return end_empty(waiting, *prepared);
+      if (!prepared->empty_answer) prepared->constraint = std::move(waiting.constraint);
       prepared->compile_us = waiting.compile_us;
       auto sequence =
           std::make_unique<Sequence>(std::move(*prepared), parts_.text, waiting.delivery, waiting.arrived);

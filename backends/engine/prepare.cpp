@@ -240,7 +240,8 @@ std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tok
 
 namespace {
 
-Result<EchoRequest> echo_of(const CompletionRequest& request, const TextModel& model,
+// Takes the text of a prompt that is not scored out of the request.
+Result<EchoRequest> echo_of(CompletionRequest& request, const TextModel& model,
                             std::span<const Token> prompt) {
   EchoRequest echo;
   echo.sent = request.resume_echo;
@@ -251,9 +252,10 @@ Result<EchoRequest> echo_of(const CompletionRequest& request, const TextModel& m
                     " tokens of the answer.",
                 "resume_echo");
   echo.top_logprobs = request.sampling.top_logprobs;
-  if (const auto* const text = std::get_if<TextPrompt>(&request.prompt); text && text->add_special) {
-    echo.hides_first = model.adds_bos;
-    echo.hides_last = model.adds_eos;
+  if (auto* const text = std::get_if<TextPrompt>(&request.prompt)) {
+    echo.hides_first = text->add_special && model.adds_bos;
+    echo.hides_last = text->add_special && model.adds_eos;
+    if (!echo.scores()) echo.text = std::move(text->text);
   }
   return echo;
 }

@@ -42,7 +42,8 @@ struct PreparedRequest {
   std::vector<Token> prompt;     // not empty
   std::uint32_t max_tokens = 0;  // > 0; what the context and total_tokens leave where more was asked for
   bool empty_answer = false;
-  std::optional<EchoRequest> echo = {};  // of a request that echoes its prompt
+  std::optional<EchoRequest> echo = {};  // what is left of a prompt's echo
+  bool behind = false;                   // its client is, after what was pushed of the echo
   SamplingParams sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false, marks_control = false;

@@ -54,7 +54,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits, const ColdBlocks* cold)
 Result<void> Scheduler::submit(NewSequence sequence) {
   require(!sequence.tokens.empty() && sequence.tokens.size() <= sequence.most &&
           (entries_.empty() || entries_.rbegin()->first < sequence.id) &&
-          sequence.score_from <= sequence.score_to && sequence.score_to < sequence.tokens.size());
+          sequence.score_from <= sequence.score_to &&
+          (sequence.score_from == sequence.score_to || sequence.score_to + 1 == sequence.tokens.size()));
   // Asked first, because waiting does not help. The last token sampled is never computed, but a preempted
   // sequence computes all it knows in one go.
   const std::uint32_t needed = kv_.blocks_for(sequence.most);
@@ -235,6 +236,14 @@ std::uint32_t Scheduler::Shares::of(const std::string& owner) const {
   return it == here.end() ? 0 : it->second;
 }
 
+// Seconds that its rest adds to steps. A prompt whose rows do not fit in one step takes further steps.
+double Scheduler::time_left(const Entry& e, const StepCost& cost) const {
+  const double added = e.cost(cost).added(e.computed, e.left());
+  if (!e.scores()) return added;
+  const std::uint32_t rows = limits_.logit_rows - n_admitted_ + 1;
+  return added + cost.step * ((e.score_to - e.scored - 1) / rows);
+}
+
 // By place; then the one with the least left to compute first, times what its owner has here: whoever floods
 // makes nobody else wait for each of its prompts.
 std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost) {
@@ -243,7 +252,7 @@ std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost)
     const Entry& e = it->second;
     if (e.admitted && !e.paused && !e.in_step && !e.restoring() &&
         kv_.blocks_missing(it->first, e.known()) == 0)  // not a decode that waits for room
-      prompts.push_back({it, e.cost(cost).added(e.computed, e.left())});
+      prompts.push_back({it, time_left(e, cost)});
   }
   if (prompts.empty()) return prompts;
   const Shares shares = this->shares(), shares_behind = this->shares(/*behind=*/true);

@@ -59,8 +59,8 @@ struct NewSequence {
   std::vector<Token> tokens;  // known so far, not empty
   std::uint32_t most = 0;     // tokens it may grow to
   config::RequestSettings settings = {};
-  // Positions whose rows of logits are wanted, in order and each once; none where they are equal. The last
-  // known token is none of them.
+  // [score_from, score_to): positions whose rows of logits are wanted, in order and each once. They are all
+  // from score_from on but the last known token, or none.
   std::uint32_t score_from = 0, score_to = 0;
 };
 
@@ -178,13 +178,13 @@ class Scheduler {
     std::vector<kv::ChainKey> cold;
     std::uint32_t cold_done = 0;
     config::RequestSettings settings;
-    std::uint32_t scored = 0, score_to = 0;  // of the positions whose rows are wanted, those that are left
+    std::uint32_t scored = 0, score_to = 0;  // [scored, score_to): positions whose rows are still wanted
 
     std::uint32_t known() const noexcept { return static_cast<std::uint32_t>(tokens.size()); }
     std::uint32_t left() const noexcept { return known() - computed; }
     bool restoring() const noexcept { return !cold.empty(); }
     bool scores() const noexcept { return scored < score_to; }
-    // Of its leading tokens, those whose KV may be another's: at least the last token is computed, whose
+    // The number of leading tokens whose KV may be another's: at least the last token is computed, whose
     // logits are what the sequence is here for.
     std::uint32_t adoptable() const noexcept { return scores() ? scored : known() - 1; }
     std::uint32_t scores_of(std::uint32_t n_tokens) const noexcept;  // of the next ones
@@ -240,6 +240,7 @@ class Scheduler {
   void fork(Entries::iterator entry, StepPlan& plan);
   void find_cold(Entries::iterator entry);
   void forget_cold(Entry& entry);
+  double time_left(const Entry& entry, const StepCost& cost) const;
   std::vector<Prompt> prompts_in_order(const StepCost& cost);
   bool put_due_first(std::vector<Prompt>& prompts, double guest_whole) const;
   void plan_decodes(bool behind, StepPlan& plan);

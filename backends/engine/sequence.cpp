@@ -22,6 +22,7 @@ Sequence::Sequence(PreparedRequest request, const TextModel& model, std::shared_
               request_.resume_text_bytes, request_.marks_control) {
   sampler_.accept_prompt(tokens_);
   if (request_.echo) echo_.emplace(*model.tokenizer, *request_.echo, tokens_);
+  if (request_.empty_answer) end_ = FinishReason::length;
 }
 
 Sequence::Scored Sequence::scored() const noexcept {

@@ -32,7 +32,7 @@ class Sequence {
   // Makes the mask of its next token, if that is to be drawn: before sample(), while the device computes the
   // row.
   void make_mask() noexcept {
-    if (constrained_ && !forced()) constrained_->make_mask();
+    if (constrained_ && !end_ && !forced()) constrained_->make_mask();
   }
   // How many of its next row's likeliest tell sample() as much as the whole row does; 0: only that does.
   std::uint32_t candidates() const noexcept;
@@ -50,17 +50,16 @@ class Sequence {
   Delta echo(std::span<const Token> known, const LogitRows& rows) {
     return echo_->next(known.first(n_prompt_), rows);
   }
-  // The part of the echo that needs no rows, piece by piece; nullopt: the answer comes next.
-  std::optional<Delta> next_echo(std::span<const Token> known) {
-    if (!echo_ || echo_->over()) return std::nullopt;
-    return echo_->next(known.first(n_prompt_));
-  }
+  // The answer ends before its first token, once the prompt is scored.
+  void end_behind_echo(FinishReason reason) noexcept { end_ = reason; }
+  // How it ends before its next token; nullopt: it goes on, or its prompt is not scored yet.
+  std::optional<FinishReason> end() const noexcept { return echo_ && !echo_->over() ? std::nullopt : end_; }
   Done done(FinishReason reason) const;
 
   // Most tokens it may come to.
   std::uint32_t most() const noexcept { return n_prompt_ + request_.max_tokens; }
   std::uint32_t prompt_tokens() const noexcept { return n_prompt_; }
-  bool empty_answer() const noexcept { return request_.empty_answer; }
+  bool behind() const noexcept { return request_.behind; }
   // Positions [from, to) of the prompt whose rows of logits echo() needs.
   struct Scored {
     std::uint32_t from = 0, to = 0;
@@ -96,6 +95,7 @@ class Sequence {
   Answer answer_;
   std::optional<Echo> echo_;
   std::optional<ConstrainedText> constrained_;
+  std::optional<FinishReason> end_;
 };
 
 }  // namespace flyball::engine

@@ -1,9 +1,8 @@
 // How long a step takes, learned from those that have run: so much for the step, for each token, for each
 // pair of a token and a position it attends to, for each position whose KV is read, and for each prompt token
-// whose row of logits is wanted. Late chunks of a long
-// prompt cost many times what its first ones do; counting tokens does not see it. A decode reads the KV of
-// all its positions for one token, a prompt's chunk once for all its tokens: its pairs cost far less. Pure:
-// the engine thread measures.
+// whose row of logits is wanted. Late chunks of a long prompt cost many times what its first ones do;
+// counting tokens does not see it. A decode reads the KV of all its positions for one token, a prompt's chunk
+// once for all its tokens: its pairs cost far less. Pure: the engine thread measures.
 #pragma once
 
 #include <array>

@@ -27,7 +27,8 @@ struct OpenRequest {
 };
 struct OpenedDevice {
   std::unique_ptr<device::Executor> executor;
-  graph::KvRoom kv_room;  // once the weights are in
+  graph::KvRoom kv_room;         // once the weights are in
+  std::uint32_t logit_rows = 0;  // of a step that may be wanted
 };
 
 // The best rates of one device: bytes read and f32 operations (a multiply-add is two), a second.

@@ -97,6 +97,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.executor = std::move(local->executor);
   parts.limits.max_sequences = options.max_sequences;
   parts.limits.step_tokens = local->step_tokens;
+  parts.limits.logit_rows = local->logit_rows;
   parts.limits.max_waiting = options.max_queue;
   parts.limits.kv_blocks = local->kv_blocks;
   parts.limits.block_size = local->layout.block_size;

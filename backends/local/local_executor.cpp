@@ -101,6 +101,7 @@ Result<LocalExecutor> open_local_executor(const LocalBackendOptions& options,
           ->open({options, model, out.step_tokens, *context, least_blocks * out.layout.block_bytes()});
   if (!device) return pass(device);
   out.executor = std::move(device->executor);
+  out.logit_rows = device->logit_rows;
   // After the weights are in: what is left is what the cache may have.
   auto blocks = choose_kv_blocks(options, out.layout, *context, device->kv_room);
   if (!blocks) return pass(blocks);

@@ -16,7 +16,7 @@ struct LocalExecutor {
   std::unique_ptr<device::Executor> executor;     // its KV cache reserved
   graph::KvLayout layout;
   std::uint32_t context = 0;  // tokens that one sequence may hold
-  std::uint32_t kv_blocks = 0, step_tokens = 0;
+  std::uint32_t kv_blocks = 0, step_tokens = 0, logit_rows = 0;
 };
 
 // Ready to serve sequences of the options' context. unsupported_value, invalid_value: the options name what

@@ -94,10 +94,15 @@ class Connection final : public std::enable_shared_from_this<Connection> {
                                              ".");
     }
     const TicketId ticket = next_ticket_;
+    EchoLeft echo;
+    if (request.echo && request.resume_tokens.empty()) {
+      echo.tokens = info_.context_length - std::min(request.resume_echo, info_.context_length);
+      echo.scored = request.sampling.top_logprobs >= 0;
+    }
     if (auto sent = send(Start{ticket, std::move(request)}); !sent) return pass(sent);
     ++next_ticket_;
     if (open_.empty()) last_progress_ = steady_clock::now();
-    open_.emplace(ticket, Open{std::move(sink), false});
+    open_.emplace(ticket, Open{std::move(sink), false, echo});
     return ticket;
   }
 
@@ -141,9 +146,21 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
  private:
   enum class State : std::uint8_t { starting, ready, draining, closing, dead };
+  // What the worker may still echo of a prompt.
+  struct EchoLeft {
+    std::uint32_t tokens = 0;  // at most; none behind a token of the answer
+    bool scored = false;       // each with its log probability
+    bool takes(const Delta& delta) noexcept {
+      if (delta.echoed > tokens || (delta.echoed > 0 && delta.logprobs.size() != (scored ? delta.echoed : 0)))
+        return false;
+      tokens = delta.tokens.empty() ? tokens - delta.echoed : 0;
+      return true;
+    }
+  };
   struct Open {
     std::shared_ptr<EventSink> sink;
     bool paused = false;  // we told the worker so
+    EchoLeft echo = {};
   };
 
   bool alive() const { return state_ != State::closing && state_ != State::dead; }
@@ -250,6 +267,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       };
       if (std::ranges::any_of(delta->tokens, beyond) || std::ranges::any_of(delta->prompt, beyond))
         return give_up("worker frame: a token beyond the vocabulary");
+      if (!it->second.echo.takes(*delta)) return give_up("worker frame: an echo that was not asked for");
     }
     last_progress_ = last_heard_;
     if (const auto* error = std::get_if<Error>(&message.event);

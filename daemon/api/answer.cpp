@@ -1,6 +1,7 @@
 #include "daemon/api/answer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace flyball::api {
 namespace {
@@ -53,7 +54,7 @@ struct Gatherer {
 
 const AnswerEvents& ChoiceReader::read(const Delta& delta) {
   events_.clear();
-  if (!began_ && delta.prompt_tokens > 0)
+  if (delta.prompt_tokens > 0 && !std::exchange(told_used_, true))
     events_.push_back(event::Used{{delta.prompt_tokens, 0, delta.cached_tokens}});
   if (!began_ && make_) parser_ = make_(delta.form.value_or(AnswerForm{}), ids_);
   began_ = true;

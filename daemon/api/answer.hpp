@@ -111,7 +111,7 @@ class ChoiceReader {
   std::unique_ptr<TextParser> parser_;
   AnswerEvents events_;
   std::uint32_t reasoning_tokens_ = 0;
-  bool began_ = false;
+  bool began_ = false, told_used_ = false;
   bool called_ = false;  // the latest call is complete, or has not ended
 };
 

@@ -81,8 +81,9 @@ struct Stay {
   bool interactive = true;           // its app's: people wait for it
   bool came_before = false;          // to another engine
   bool moved = false;                // its settings are others than those it came with
-  // It continues an answer of another engine, or has its prompt scored: its times say nothing of a prompt.
-  bool resumed = false;
+  bool resumed = false;  // continues an answer of another engine: its times say nothing of a prompt
+  bool scored =
+      false;  // its whole prompt is computed, more slowly than others: its TTFT says nothing of them
   // As predicted when it came, with what had not been corrected by the ratios seen; 0: it is not judged.
   double raw_ttft = 0, raw_tpot = 0;  // seconds
   Times ttft, tpot;

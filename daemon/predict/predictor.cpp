@@ -195,22 +195,22 @@ struct Predictor::Engine {
   double trust = 1;  // share of what should be held that engines report as cached
   std::int64_t process = 0;
   std::uint64_t kv_tokens = 0;  // EngineState::kv_tokens
-  std::string digest;  // of the file that it loaded last
+  std::string digest;           // of the file that it loaded last
   bool loaded = false;
-  bool starts = false;  // EngineState::starts
-  bool fresh = true;    // nobody has had a token of its process
+  bool starts = false;                          // EngineState::starts
+  bool fresh = true;                            // nobody has had a token of its process
   bool surprised = false;                       // by first prompts of a process, and by no other prompt since
   std::uint64_t processes = 0, surprising = 0;  // so far; the one that surprised
   std::optional<TimePoint> load_began;
-  std::uint64_t load_seen_by = 0;    // the stay that it began for; 0: that has left
-  double until_room = 0;             // of a load that began now: seconds until others have ended for it
-  double load_waits = 0;             // the same of the load that is under way
-  double load_evicts = 0;            // the part of it that is not others' answers
+  std::uint64_t load_seen_by = 0;       // the stay that it began for; 0: that has left
+  double until_room = 0;                // of a load that began now: seconds until others have ended for it
+  double load_waits = 0;                // the same of the load that is under way
+  double load_evicts = 0;               // the part of it that is not others' answers
   std::optional<double> load_foreseen;  // seconds that it was to take besides; nullopt: nobody knew
-  std::optional<TimePoint> seen_at;  // when its latest first token came
-  std::uint32_t trials = 0;          // in a row, that showed nothing
-  TimePoint trial_at{};              // when the latest of them began
-  std::optional<std::uint64_t> book;  // its generation
+  std::optional<TimePoint> seen_at;     // when its latest first token came
+  std::uint32_t trials = 0;             // in a row, that showed nothing
+  TimePoint trial_at{};                 // when the latest of them began
+  std::optional<std::uint64_t> book;    // its generation
   TimePoint book_asked{};
 
   // `request` may be there already, and wait.
@@ -622,6 +622,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   stay.cold = !engine.loaded;
   stay.fresh = !engine.loaded || engine.fresh;
   stay.resumed = entering.resumed;
+  stay.scored = entering.scored;
   stay.settings = query.settings;
   stay.interactive = query.interactive;
   stay.came_before = entering.came_before || entering.resumed;
@@ -635,13 +636,13 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   }
   stay.trial = engine.model.untried() && engine.work.empty();
   if (expected) {
-    // Answers to one prompt compute it once.
-    stay.cached = shares_prompt ? std::max(stay.prompt, 1U) - 1 : expected->cached_tokens;
+    // Answers to one prompt compute it once, but each scores it anew.
+    if (!stay.scored) stay.cached = shares_prompt ? std::max(stay.prompt, 1U) - 1 : expected->cached_tokens;
     stay.queued = expected->queued;
     stay.shorter_steps = expected->shorter_steps;
     stay.waits_for_room = expected->waits_for_room;
     if (entering.first && !entering.resumed) {
-      stay.raw_ttft = expected->raw_ttft;
+      stay.raw_ttft = stay.scored ? 0 : expected->raw_ttft;
       stay.raw_tpot = expected->raw_tpot;
       stay.ttft = expected->ttft;
       stay.tpot = expected->tpot.value_or(Times{});
@@ -741,7 +742,7 @@ void Predictor::learn_prefill(Engine& engine, const Stay& stay) {
   const PromptPrint& print = *stay.print;
   engine.seen_at = stay.first;
   if (print.tokens == 0) engine.model_of.tokens.counted(print.bytes, stay.prompt);
-  if (stay.held > 0 && stay.prompt > 0 && print.bytes > 0) {
+  if (stay.held > 0 && !stay.scored && stay.prompt > 0 && print.bytes > 0) {
     const double tokens = static_cast<double>(stay.held) * stay.prompt / static_cast<double>(print.bytes);
     const double share = std::clamp(stay.cached / std::max(tokens, 1.0), 0.0, 1.0);
     engine.trust = kTrustMemory * engine.trust + (1 - kTrustMemory) * share;
@@ -749,6 +750,7 @@ void Predictor::learn_prefill(Engine& engine, const Stay& stay) {
   const double fresh = stay.uncached() / std::max(stay.prompt, 1U);
   engine.prefixes.written += static_cast<std::uint64_t>(fresh * static_cast<double>(print.bytes));
   prefixes_.computed(engine.prefixes, print);
+  if (stay.scored) return;
 
   const WorkDone &from = stay.at_begin, &to = stay.at_first;
   const double took = seconds_between(from.at, to.at);

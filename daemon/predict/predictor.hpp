@@ -167,8 +167,9 @@ class Predictor {
     std::string_view backend;
     const policy::Facts& facts;  // those that the request was decided on
     bool first = true;           // of its request: the one whose times are judged
-    bool resumed = false;        // it goes on where another engine left it, or has its prompt scored
+    bool resumed = false;        // it goes on where another engine left it
     bool came_before = false;    // to another engine
+    bool scored = false;         // its prompt's log probabilities are computed, too
   };
   // Gone from the engine with the object.
   class Place {

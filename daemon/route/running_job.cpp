@@ -279,9 +279,9 @@ void RunningJob::foresee(std::size_t index, const policy::Target& target) {
   if (index == 0) line = dispatcher_->turns->forecast(spec_.model.id, backend, coming);
   if (line) query.lines = {&*line, 1};  // the times of the first answer are judged
   const bool goes_on = !choice.attempt.resume_tokens().empty();
-  const bool is_scored = spec_.base.echo && spec_.base.sampling.top_logprobs >= 0;
+  const bool scored = spec_.base.echo && spec_.base.sampling.top_logprobs >= 0;
   choice.predicted = dispatcher_->predictor.enter(
-      {query, backend, receipt().facts, index == 0, goes_on || is_scored, came_before});
+      {query, backend, receipt().facts, index == 0, goes_on, came_before, scored});
 }
 
 // Begins as many choices as one turn of the loop has time for; the next turns begin the others.
@@ -305,7 +305,7 @@ void RunningJob::watch_deadline() {
   deadline_.expires_at(admitted_ + *spec_.app.slo.deadline);
   deadline_.async_wait([weak = weak_from_this()](error_code ec) {
     const auto self = weak.lock();
-    if (!self || ec || self->over_ || self->had_event_) return;  // an answer that has begun is finished
+    if (!self || ec || self->over_ || self->times_.ttft) return;  // an answer that has begun is finished
     self->fail_all({ErrorCode::deadline_exceeded,
                     "The app's deadline passed before an engine gave the first token.",
                     {},
@@ -509,7 +509,10 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   }
   first_event();
   if (auto* delta = std::get_if<Delta>(&event)) {
-    if (delta->echoed == 0) choice.times.received(delta->tokens.size(), waited(), times_);
+    if (delta->echoed == 0) {
+      answer_began();
+      choice.times.received(delta->tokens.size(), waited(), times_);
+    }
     tell_gate();
     choice.attempt.received(*delta);
     choice.place.generated(delta->tokens.size());
@@ -525,6 +528,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
     return true;
   }
   choice.done = true;
+  answer_began();
   choice.times.ended(done.usage.completion_tokens, waited(), times_);
   bill_.done(index, done.usage);
   receipt_.used(bill_.usage());
@@ -546,14 +550,19 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
 void RunningJob::first_event() {
   if (had_event_) return;
   had_event_ = true;
-  deadline_.cancel();
   reconsider_.cancel();
   receipt_.first_event();
   --dispatcher_->waiting;
   ++dispatcher_->running;
   dispatcher_->waiting_answers -= spec_.answers();
   bill_.waits_no_longer();
+}
+
+// Its first token has come, behind an echo of the prompt; or its end, where it has none.
+void RunningJob::answer_began() {
+  if (times_.ttft) return;
   times_.ttft = waited();
+  deadline_.cancel();
 }
 
 void RunningJob::resume() {

@@ -78,6 +78,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void refused(std::size_t choice, const Error& error);
   void start_on(std::size_t choice, Backend& backend);
   void first_event();
+  void answer_began();
   void fail_all(const Error& error);
   void finish(const RunState& state);
   void retire(Ticket ticket);

@@ -110,7 +110,7 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, refused, "n_indent", "is not served", "[0]"},
     FieldGroup{body, kBoth, refused, "truncate_prompt_tokens n_keep n_discard",
                "is not served: a prompt is never cut", "[-1, 0]"},
-    FieldGroup{body, kBoth, refused, "prompt_logprobs", "is not served: log probabilities are an answer's"},
+    FieldGroup{body, kBoth, refused, "prompt_logprobs", "is not served: use 'echo' with 'logprobs'"},
     FieldGroup{body, kBoth, refused, "n_probs", "is not served; use 'logprobs'", "[0]"},
     FieldGroup{
         body, kBoth, refused,

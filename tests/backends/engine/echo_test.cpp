@@ -8,6 +8,7 @@
 
 #include "backends/decode/logprobs.hpp"
 #include "tests/backends/engine/fakes.hpp"
+#include "tests/harness/packed.hpp"
 
 namespace flyball::test {
 namespace {
@@ -206,7 +207,7 @@ TEST(Echo, LeavesOutWhatTheTokenizerAddsToAText) {
   }
 }
 
-TEST(Echo, StopStringsAndConstraintsAreOfTheAnswerAlone) {
+TEST(Echo, StopStringsAreOfTheAnswerAlone) {
   auto fake = make_fake();
   fake.control->model = script_model(4, byte_tokens("xxstop"));
   auto request = text_request("stop", 9);
@@ -215,6 +216,93 @@ TEST(Echo, StopStringsAndConstraintsAreOfTheAnswerAlone) {
   const Echoed got = echo(fake, std::move(request));
   EXPECT_EQ(got.text, "stop");
   EXPECT_EQ(got.answer, "xx");
+}
+
+TEST(Echo, AConstraintIsOfTheAnswerAlone) {
+  auto fake = make_fake();
+  const std::string prompt = "is it so?";
+  for (const std::int32_t top_logprobs : {-1, 2}) {
+    auto request = echo_request(byte_tokens(prompt), 9, top_logprobs);
+    request.constraint = Constraint{Constraint::Kind::choice, packed(R"(["yes"])"), false};
+    const Echoed got = echo(fake, std::move(request));
+    EXPECT_EQ(got.text, prompt);
+    EXPECT_EQ(got.answer, "yes");
+    if (top_logprobs >= 0) expect_scores(got.logprobs, byte_tokens(prompt));
+  }
+}
+
+TEST(Echo, ComesWholeWhereTheConstraintEndsTheAnswerAtOnce) {
+  auto fake = make_fake({.sequences = 2});
+  const auto prompt = random_prompt(12, 3);
+  for (const bool empty_answer : {false, true})
+    for (const std::int32_t top_logprobs : {-1, 2}) {
+      auto request = echo_request(prompt, 5, top_logprobs);
+      request.empty_answer = empty_answer;
+      request.constraint = Constraint{Constraint::Kind::gbnf, packed(R"("root ::= \"\"")"), false};
+      auto client = std::make_shared<Client>();
+      auto ticket = fake.backend->start(std::move(request), client).value();
+      ASSERT_TRUE(client->wait_end());
+      ASSERT_TRUE(client->done()) << client->error()->message;
+      EXPECT_EQ(client->done()->reason, empty_answer ? FinishReason::length : FinishReason::stop);
+      EXPECT_EQ(client->done()->usage.completion_tokens, 0U);
+      const Echoed got = read_echo(*client);
+      EXPECT_EQ(got.text, std::string(prompt.begin(), prompt.end()));
+      EXPECT_EQ(got.answer, "");
+      if (top_logprobs >= 0) expect_scores(got.logprobs, prompt);
+    }
+}
+
+TEST(Echo, OfATextIsWhatTheClientWroteInWholeCharacters) {
+  const ByteTokenizer tokenizer;
+  const std::string text = " a\xE2\x82\xAC  \xC3\xA9\xF0\x9F\x98\x80.";
+  for (std::uint32_t n = 1; n <= 20; ++n) {
+    const auto prompt = random_prompt(n, n);  // spells something else
+    std::string longer = text;
+    for (std::uint32_t sent = 0; sent < n; ++sent) {
+      engine::EchoRequest request;
+      request.text = text;
+      request.sent = sent;
+      engine::Echo part(tokenizer, request, prompt);
+      const std::string rest = part.next(prompt).text;
+      EXPECT_TRUE(part.over());
+      EXPECT_TRUE(sent > 0 || rest == text);
+      EXPECT_TRUE(longer.ends_with(rest)) << sent << " of " << n << " tokens sent";
+      EXPECT_TRUE(rest.empty() || (static_cast<unsigned char>(rest[0]) & 0xC0U) != 0x80U);
+      longer = rest;
+    }
+  }
+}
+
+TEST(Echo, APieceEndsBehindSomeBytesToo) {
+  const ByteTokenizer tokenizer;
+  engine::EchoRequest request;
+  request.text = std::string(10 * engine::Echo::kMostBytes, 'x');
+  const auto prompt = random_prompt(30, 1);
+  engine::Echo echo(tokenizer, request, prompt);
+  std::string text;
+  while (!echo.over()) {
+    const Delta delta = echo.next(prompt);
+    EXPECT_LT(delta.text.size(), engine::Echo::kMostBytes + request.text.size() / prompt.size() + 1);
+    text += delta.text;
+  }
+  EXPECT_EQ(text, request.text);
+}
+
+// Rows of logits are cut where the spellings of likely tokens are long, too.
+TEST(Echo, AScoredPieceEndsBehindSomeBytesToo) {
+  const ByteTokenizer tokenizer(false, {}, false, std::string(40 * 1024, 'b'));
+  const std::vector<Token> prompt(6, kBos);
+  std::vector<float> rows(5 * kVocab, 0.0F);
+  for (std::size_t i = 0; i < 5; ++i) rows[i * kVocab + kBos] = 9;
+  engine::EchoRequest request;
+  request.top_logprobs = 1;
+  engine::Echo echo(tokenizer, request, prompt);
+  EXPECT_TRUE(echo.needs_no_row());
+  EXPECT_EQ(echo.next(prompt).echoed, 1U);
+  EXPECT_FALSE(echo.needs_no_row());
+  const engine::LogitRows all{rows, kVocab, kVocab};
+  for (std::uint32_t n = 0; n < 5; ++n) EXPECT_EQ(echo.next(prompt, all.from(n)).echoed, 1U);
+  EXPECT_TRUE(echo.over());
 }
 
 TEST(EmptyAnswer, EndsByLengthWithTheWholePromptCounted) {
@@ -269,17 +357,38 @@ TEST(Echo, IsLeftByItsClientInTheMiddle) {
 }
 
 TEST(Echo, APausedClientGetsTheRestWhenItResumes) {
-  auto fake = make_fake({.sequences = 2});
+  for (const std::int32_t top_logprobs : {-1, 2}) {
+    auto fake = make_fake({.blocks = 1000, .sequences = 2, .context = 4000});
+    auto client = std::make_shared<Client>();
+    client->set_room(1);
+    const auto prompt = random_prompt(top_logprobs < 0 ? 3000 : 30, 4);
+    auto ticket = fake.backend->start(echo_request(prompt, 2, top_logprobs), client).value();
+    for (std::size_t n = 1; client->ends() == 0; ++n) {
+      ASSERT_TRUE(client->wait_deltas(n));
+      client->set_room(n + 1);
+      ticket.resume();
+    }
+    const Echoed got = read_echo(*client);
+    EXPECT_EQ(got.text, std::string(prompt.begin(), prompt.end()));
+    EXPECT_EQ(got.tokens.size(), 2U);
+    if (top_logprobs >= 0) expect_scores(got.logprobs, prompt);
+  }
+}
+
+// Nothing of the answer is computed for a client that has not read its prompt.
+TEST(Echo, OfAClientThatIsBehindWaitsBeforeTheAnswer) {
+  auto fake = make_fake();
   auto client = std::make_shared<Client>();
   client->set_room(1);
-  const auto prompt = random_prompt(30, 4);
-  auto ticket = fake.backend->start(echo_request(prompt, 2, 2), client).value();
-  for (std::size_t n = 1; client->ends() == 0; ++n) {
-    ASSERT_TRUE(client->wait_deltas(n));
-    client->set_room(n + 1);
-    ticket.resume();
-  }
-  expect_scores(read_echo(*client).logprobs, prompt);
+  auto ticket = fake.backend->start(echo_request(random_prompt(9, 4), 2, -1), client).value();
+  ASSERT_TRUE(client->wait_deltas(1));
+  const auto other = random_prompt(5, 2);
+  EXPECT_EQ(echo(fake, echo_request(other, 1, -1)).n, 5U);
+  EXPECT_TRUE(read_echo(*client).tokens.empty());
+  client->set_room(9);
+  ticket.resume();
+  ASSERT_TRUE(client->wait_end());
+  EXPECT_EQ(read_echo(*client).tokens.size(), 2U);
 }
 
 TEST(Echo, EndsWhereALogitIsNoNumber) {
@@ -291,7 +400,7 @@ TEST(Echo, EndsWhereALogitIsNoNumber) {
   auto ticket = fake.backend->start(echo_request(prompt, 2, 2), client).value();
   ASSERT_TRUE(client->wait_end());
   EXPECT_EQ(client->error().value().code, ErrorCode::numeric_error);
-  EXPECT_TRUE(client->deltas().empty());
+  EXPECT_EQ(read_echo(*client).n, 1U) << "the first token has no row";
   const auto other = random_prompt(9, 2);
   expect_scores(echo(fake, echo_request(other, 1, 2)).logprobs, other);
 }

@@ -109,7 +109,7 @@ class Walk {
     for (std::uint32_t n = 1 + below(6); n > 0; --n) b.tokens.push_back(static_cast<Token>(below(3)));
     b.most = static_cast<std::uint32_t>(b.tokens.size()) + 1 + below(30);
     if (b.tokens.size() > 1 && below(3) == 0) {
-      b.score_to = 1 + below(b.tokens.size() - 1);
+      b.score_to = static_cast<std::uint32_t>(b.tokens.size()) - 1;
       b.scored = below(3) == 0 ? below(b.score_to + 1) : 0;
     }
     const SequenceId id = next_++;

@@ -115,6 +115,10 @@ class FakeBackend final : public Backend {
           static_cast<std::size_t>(script_.number("text_bytes", static_cast<long>(delta.text.size()))), '.');
       if (script_.has("bad_token")) delta.tokens[0] = static_cast<Token>(kFakeVocab);
       if (script_.has("bad_utf8")) delta.text = "\xff";
+      if (script_.has("bad_echo")) {
+        delta.tokens.clear();
+        delta.echoed = 1;
+      }
       {
         // Before the push: a resume() that comes during it must not be lost.
         const std::lock_guard lock(run.mutex);

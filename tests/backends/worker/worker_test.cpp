@@ -297,7 +297,8 @@ INSTANTIATE_TEST_SUITE_P(Protocol, WorkerMisbehaves,
                                            Misbehaviour{"no_hello", "no hello came first"},
                                            Misbehaviour{"flood_unknown", "never sent"},
                                            Misbehaviour{"bad_token", "beyond the vocabulary"},
-                                           Misbehaviour{"bad_utf8", "not UTF-8"}),
+                                           Misbehaviour{"bad_utf8", "not UTF-8"},
+                                           Misbehaviour{"bad_echo", "not asked for"}),
                          [](const auto& i) { return std::string(i.param.script); });
 
 TEST_F(WorkerTest, ASilentWorkerRunsOutOfTime) {

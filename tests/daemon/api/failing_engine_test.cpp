@@ -42,6 +42,19 @@ TEST_F(FailingEngine, a_whole_answer_survives_its_engine_too) {
   EXPECT_EQ(body["usage"]["completion_tokens"], 6);
 }
 
+TEST_F(FailingEngine, AnEchoGoesOnWhereItsEngineDied) {
+  for (std::uint32_t at = 0; at < 10; ++at) {
+    die_once(rig.cpu(), at);
+    Wire wire(rig);
+    wire.send(post("/v1/completions", R"({"model":"demo","prompt":"hi","echo":true})"));
+    const json body = json::parse(wire.answer().body);
+    EXPECT_EQ(body["choices"][0]["text"], "p0 p1 p2 p3 p4 p5 p6 t0 t1 t2 t3 t4 t5 ") << at;
+    EXPECT_EQ(body["usage"]["completion_tokens"], 6);
+    EXPECT_EQ(rig.cpu().started.back().resume_echo, std::min(at, 7U));
+    EXPECT_EQ(rig.cpu().started.back().resume_tokens.size(), std::max(at, 7U) - 7);
+  }
+}
+
 TEST_F(FailingEngine, a_lost_device_moves_to_the_next_target) {
   die_once(rig.cpu(), 2, ErrorCode::device_lost);
   script(rig.vulkan(), Script{.tokens = 6});

@@ -18,8 +18,9 @@ struct FakeBackend::Running {
   CompletionRequest request;
   std::shared_ptr<EventSink> sink;
   Script script;
-  std::uint32_t next = 0;  // index of the token to come
-  std::uint32_t sent = 0;  // tokens of this attempt
+  std::uint32_t next = 0;    // index of the token to come
+  std::uint32_t sent = 0;    // tokens of this attempt
+  std::uint32_t echoed = 0;  // tokens of the prompt in this attempt
   std::string text;
   bool alive = true, paused = false;
 };
@@ -104,7 +105,7 @@ bool FakeBackend::step(Running& r) {
     r.sink->push(std::move(event));
     return false;
   };
-  if (r.script.fail_after && r.sent == *r.script.fail_after) return end(r.script.error);
+  if (r.script.fail_after && r.sent + r.echoed == *r.script.fail_after) return end(r.script.error);
   if (r.request.wanted != Wanted::answer) {
     Delta delta;
     if (r.request.wanted == Wanted::prompt_text)
@@ -130,6 +131,13 @@ bool FakeBackend::step(Running& r) {
     return end(done);
   }
   Delta delta;
+  if (const std::uint32_t at = r.request.resume_echo + r.echoed; r.request.echo && at < kPromptTokens) {
+    delta.text = "p" + std::to_string(at) + " ";
+    delta.echoed = 1;
+    ++r.echoed;
+    r.paused = !r.sink->push(std::move(delta));
+    return r.alive && !r.paused;
+  }
   if (!(r.script.empty_first && r.next == 0)) delta.text = "t" + std::to_string(r.next) + " ";
   if (delta.text.size() < r.script.token_bytes)
     delta.text.append(r.script.token_bytes - delta.text.size(), 'x');

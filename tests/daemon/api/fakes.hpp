@@ -28,7 +28,7 @@ struct Script {
   bool manual = false;                           // emits only when FakeBackend::emit is called
   bool empty_first = false;                      // the first token releases no text
   std::size_t token_bytes = 0;                   // pad each token's text to so many bytes
-  std::optional<std::uint32_t> fail_after = {};  // tokens of this attempt, then `error`
+  std::optional<std::uint32_t> fail_after = {};  // tokens of this attempt, echoed ones too, then `error`
   Error error{ErrorCode::worker_died, "The engine process died.", {}, {}};
   std::optional<Error> refuse = {};  // start() itself fails
 };

@@ -351,6 +351,22 @@ TEST_F(Dispatch, a_deadline_refuses_what_has_not_begun) {
 }
 
 // The same for those whose engine is not there yet: loading, or waited for because the rule says so.
+TEST_F(Dispatch, AnEchoOfThePromptIsNoFirstToken) {
+  auto settings = make_settings();
+  settings->apps[0].slo.deadline = std::chrono::milliseconds(100);
+  Rig late(settings);
+  late.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  Wire wire(late);
+  wire.send(post("/v1/completions", R"({"model":"demo","prompt":"hi","echo":true})"));
+  late.cpu().emit(3);
+  for (int i = 0; i < 1000 && wire.received().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    wire.run();
+  }
+  EXPECT_EQ(wire.answer().status, 503);
+  EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "deadline_exceeded");
+}
+
 TEST_F(Dispatch, a_deadline_holds_while_no_engine_is_there) {
   for (const bool loading : {true, false}) {
     const auto settings = settings_with("{id: r, because: b, use: cpu, on_unavailable: queue}");
