@@ -115,7 +115,6 @@ TEST(ChatHistory, NamesReasoningAndToolsAsTemplatesReadThem) {
   EXPECT_EQ(read(R"({"role":"tool","content":"a","tool_name":"f"})"),
             R"([{"role":"tool","content":"a","tool_name":"f","name":"f"}])");
   for (const char* same : {R"({"role":"assistant","content":"a","thinking":"x","reasoning_content":"y"})",
-                           R"({"role":"assistant","content":"a","thinking":7})",
                            R"({"role":"tool","content":"a","name":"f","tool_name":"g"})",
                            R"({"role":"user","content":"a","thinking":"x","tool_name":"g"})"})
     EXPECT_EQ(read(same), "[" + std::string(same) + "]");
@@ -147,6 +146,8 @@ TEST(ChatHistory, NamesThePlaceOfWhatItRefuses) {
   expect(R"({"role":"assistant"})", ErrorCode::missing_field, ".content");
   expect(R"({"role":"assistant","content":null,"tool_calls":[]})", ErrorCode::missing_field, ".content");
   expect(R"({"role":"user","content":7})", ErrorCode::invalid_value, ".content");
+  expect(R"({"role":"assistant","content":"a","thinking":7})", ErrorCode::invalid_value, ".thinking");
+  expect(R"({"role":"user","content":"a","name":["n"]})", ErrorCode::invalid_value, ".name");
   expect(R"({"role":"user","content":[{"type":"image_url"}]})", ErrorCode::unsupported_feature,
          ".content[0].type");
   expect(R"({"role":"user","content":[{"type":"refusal","refusal":"x"}]})", ErrorCode::unsupported_value,
