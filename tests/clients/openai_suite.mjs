@@ -298,7 +298,11 @@ const tests = {
       for (const choice of scored.choices) {
         assert.equal(choice.logprobs.tokens.length, tokens.length + max_tokens);
         assert.equal(choice.text.startsWith(text), true);
-        assert.equal(choice.logprobs.token_logprobs.slice(1, tokens.length).every((x) => x <= 0), true);
+        const scores = choice.logprobs.token_logprobs.slice(1, tokens.length);
+        assert(scores.every((x) => x <= 0), `a log probability above 0: ${scores}`);
+        // The text splits into the tokens that were generated, so that they score as they did then.
+        assert.deepEqual(choice.logprobs.tokens.slice(0, tokens.length), logprobs.tokens);
+        logprobs.token_logprobs.slice(1).forEach((x, i) => assert(Math.abs(x - scores[i]) < 1e-3, `${x} against ${scores[i]}`));
       }
       assert.equal(scored.usage.completion_tokens, 2 * max_tokens);
     }
