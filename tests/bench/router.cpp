@@ -110,6 +110,7 @@ bool send_whole(int fd, std::string_view bytes) {
       bytes.remove_prefix(static_cast<std::size_t>(n));
       continue;
     }
+    if (errno == EINTR) continue;
     if (errno != EAGAIN) return false;
     pollfd writable{fd, POLLOUT, 0};
     ::poll(&writable, 1, 1000);
@@ -196,14 +197,14 @@ double percentile(std::vector<double>& values, double q) {
   return values[k];
 }
 
-std::shared_ptr<settings::Settings> bench_settings() {
+std::shared_ptr<settings::Settings> bench_settings(const Options& options) {
   auto settings = testing::make_settings();
   settings->config.http.connections = 4096;
   // The load opens all its connections before it needs them; some wait long for their first request.
   settings->config.http.header_timeout = std::chrono::hours(1);
   settings->apps[0].limits.in_flight = 100'000;
   settings->config.max_queue = 100'000;
-  settings->config.models[0].context = 262'144;
+  if (options.prompt_tokens > 0) settings->config.models[0].context = 262'144;
   // The shipped tree, not the one-rule tree of the tests: its evaluation is part of the cost.
   auto tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml");
   if (!tree) {
@@ -223,7 +224,7 @@ double thread_seconds() {
 int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
   boost::asio::io_context io(1);
   testing::FakeFleet fleet(io);
-  auto settings = bench_settings();
+  auto settings = bench_settings(options);
   api::Service service(io, settings, testing::make_hardware(), fleet, nullptr, {}, nullptr,
                        api::all_codecs());
   http::Server server(io, settings->config.http, service);
