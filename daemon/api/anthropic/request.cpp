@@ -132,6 +132,14 @@ Result<void> read_formats(const Fields& body, JsonView output_config, Generate& 
   return read_format(body.member("output_format"), "output_format", out);
 }
 
+// A constrained answer cannot hold tool calls.
+Result<void> check_one_constraint(const Generate& out) {
+  if (!out.has_tools || !out.base.constraint) return {};
+  return field_error(
+      ErrorCode::unsupported_feature, "tools",
+      "are not served beside '" + out.constraint_field + "': a constrained answer cannot hold tool calls");
+}
+
 // No answer continues a message of the assistant.
 Result<void> check_last(JsonView messages) {
   std::size_t i = 0;
@@ -169,10 +177,7 @@ Result<Generate> parse_messages(JsonView document) {
   if (ok) ok = read_formats(body, asked->output_config, out);
   if (!ok) return pass(ok);
   take_prompt(std::move(*asked), out);
-  if (out.has_tools && out.base.constraint)
-    return field_error(
-        ErrorCode::unsupported_feature, "tools",
-        "are not served beside '" + out.constraint_field + "': a constrained answer cannot hold tool calls");
+  if (ok = check_one_constraint(out); !ok) return pass(ok);
   calls::read_calls(out);
   out.writer = std::make_unique<Writer>();
   return out;
@@ -187,6 +192,7 @@ Result<Generate> parse_count_tokens(JsonView document) {
   if (!asked) return pass(asked);
   if (auto ok = read_formats(body, asked->output_config, out); !ok) return pass(ok);
   take_prompt(std::move(*asked), out);
+  if (auto ok = check_one_constraint(out); !ok) return pass(ok);
   ask_for_prompt(out, Wanted::prompt_tokens, count_writer("input_tokens"));
   return out;
 }

@@ -28,10 +28,10 @@ void append_usage(std::string& out, const Usage& usage) {
   out.append(R"("usage":{"input_tokens":)").append(std::to_string(usage.prompt_tokens - cached));
   out.append(R"(,"cache_creation_input_tokens":0,"cache_read_input_tokens":)").append(std::to_string(cached));
   out.append(R"(,"output_tokens":)").append(std::to_string(usage.completion_tokens));
-  out.append(R"(,"server_tool_use":null)");
+  out.append(R"(,"server_tool_use":null,"fallback_credit":null,"iterations":null)");
 }
 
-// Further members of a message's usage, which that of a message_delta has not.
+// Members that a message's usage has beside those of a message_delta's.
 constexpr std::string_view kUsageOfMessage =
     R"(,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null)";
 
@@ -87,7 +87,7 @@ void Writer::begin(const AnswerHead& head) {
 std::string Writer::message_head() const {
   std::string out = R"({"id":")" + id_ + R"(","type":"message","role":"assistant","model":)";
   append_json_string(out, model_);
-  return out.append(R"(,"container":null,"diagnostics":null,"content":[)");
+  return out.append(R"(,"container":null,"context_management":null,"diagnostics":null,"content":[)");
 }
 
 void Writer::start_message(const Usage& used, Frames& out) {
@@ -134,7 +134,7 @@ void Writer::delta(std::string_view type, std::string_view member, std::string_v
 
 void Writer::end_message(const Totals& totals, Frames& out) const {
   std::string& frame = out.begin("message_delta");
-  frame.append(R"({"type":"message_delta","delta":{"container":null,)");
+  frame.append(R"({"type":"message_delta","context_management":null,"delta":{"container":null,)");
   append_stop(frame, reason_, stop_text_);
   frame.append("},");
   append_totals(frame, totals, {});

@@ -26,8 +26,9 @@ Names names_of(const PackedJson& tools) {
   return out;
 }
 
-// The name in {"type": "function", "function": {"name"}}, which is one of the tools.
-Result<std::string_view> chosen_name(JsonView one, const std::string& place, const Names& tools,
+// The name in {"type": "function", "function": {"name"}}, which is one of the tools. `of`: the table's
+// members of `function`.
+Result<std::string_view> chosen_name(JsonView one, const std::string& place, FieldOf of, const Names& tools,
                                      UnknownFields& unknown) {
   const JsonView type = one.is_object() ? one.member("type") : JsonView();
   if (!type.is_string())
@@ -38,9 +39,7 @@ Result<std::string_view> chosen_name(JsonView one, const std::string& place, con
   const JsonView name = function.is_object() ? function.member("name") : JsonView();
   if (!name.is_string())
     return field_error(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
-  if (auto ok = check_members(function, field_table(), FieldOf::chosen_function, kChat, place + ".function",
-                              unknown);
-      !ok)
+  if (auto ok = check_members(function, field_table(), of, kChat, place + ".function", unknown); !ok)
     return pass(ok);
   if (!tools.contains(name.text()))
     return field_error(ErrorCode::invalid_value, place + ".function.name",
@@ -48,7 +47,8 @@ Result<std::string_view> chosen_name(JsonView one, const std::string& place, con
   return name.text();
 }
 
-// {"mode": "auto" or "required", "tools": [...]}.
+// {"mode": "auto" or "required", "tools": [...]}. A client may repeat whole tools there; their names alone
+// count.
 Result<void> read_allowed(JsonView allowed, ToolSet& out, const Names& known, UnknownFields& unknown) {
   const std::string place = "tool_choice.allowed_tools";
   if (!allowed.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
@@ -64,7 +64,7 @@ Result<void> read_allowed(JsonView allowed, ToolSet& out, const Names& known, Un
   std::size_t i = 0;
   for (const auto& [key, one] : list.members()) {
     const std::string here = place + ".tools[" + std::to_string(i++) + "]";
-    auto name = chosen_name(one, here, known, unknown);
+    auto name = chosen_name(one, here, FieldOf::tool_function, known, unknown);
     if (!name) return pass(name);
     if (auto ok = check_members(one, field_table(), FieldOf::tool, kChat, here, unknown); !ok) return ok;
     names.insert(*name);
@@ -102,7 +102,7 @@ Result<void> read_choice(JsonView choice, ToolSet& out, UnknownFields& unknown) 
     if (type.text() != "function")
       return field_error(ErrorCode::unsupported_value, "tool_choice.type",
                          "is served as 'function' or 'allowed_tools' only");
-    auto name = chosen_name(choice, "tool_choice", known, unknown);
+    auto name = chosen_name(choice, "tool_choice", FieldOf::chosen_function, known, unknown);
     if (!name) return pass(name);
     out.choice = ToolSet::Choice::required;
     out.named = *name;

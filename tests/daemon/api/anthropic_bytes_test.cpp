@@ -103,7 +103,7 @@ x-request-id: req-ID\r
 x-flyball-route: backend=cpu; rule=everything; model=demo\r
 request-id: req-ID\r
 \r
-{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"diagnostics":null,"content":[{"type":"text","text":"t0 t1 ","citations":null}],"stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":2,"server_tool_use":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":0}}}
+{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[{"type":"text","text":"t0 t1 ","citations":null}],"stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":2,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":0}}}
 )");
 }
 
@@ -119,7 +119,7 @@ request-id: req-ID\r
 \r
 N\r
 event: message_start
-data: {"type":"message_start","message":{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"diagnostics":null,"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0,"server_tool_use":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":null}}}
+data: {"type":"message_start","message":{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":null}}}
 
 event: content_block_start
 data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"","citations":null}}
@@ -138,7 +138,7 @@ event: content_block_stop
 data: {"type":"content_block_stop","index":0}
 
 event: message_delta
-data: {"type":"message_delta","delta":{"container":null,"stop_reason":"end_turn","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":2,"server_tool_use":null,"output_tokens_details":{"thinking_tokens":0}}}
+data: {"type":"message_delta","context_management":null,"delta":{"container":null,"stop_reason":"end_turn","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":2,"server_tool_use":null,"fallback_credit":null,"iterations":null,"output_tokens_details":{"thinking_tokens":0}}}
 
 event: message_stop
 data: {"type":"message_stop"}
@@ -154,7 +154,7 @@ TEST_F(AnthropicBytes, WholeMessageWithThinkingAndACall) {
   const std::string answer = ask("", blocks);
   EXPECT_EQ(
       answer.substr(answer.find("{\"id\"")),
-      R"({"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"diagnostics":null,"content":[{"type":"thinking","thinking":"t0 ","signature":""},{"type":"text","text":"t1 ","citations":null},{"type":"tool_use","id":"toolu_1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}}],"stop_reason":"tool_use","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4,"server_tool_use":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":1}}}
+      R"({"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[{"type":"thinking","thinking":"t0 ","signature":""},{"type":"text","text":"t1 ","citations":null},{"type":"tool_use","id":"toolu_1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}}],"stop_reason":"tool_use","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":1}}}
 )");
 }
 
@@ -163,7 +163,7 @@ TEST_F(AnthropicBytes, StreamedMessageWithThinkingAndACall) {
   const std::string answer = ask(R"(,"stream":true)", blocks);
   EXPECT_EQ(answer.substr(answer.find("N\\r\n")), R"(N\r
 event: message_start
-data: {"type":"message_start","message":{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"diagnostics":null,"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0,"server_tool_use":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":null}}}
+data: {"type":"message_start","message":{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":null}}}
 
 event: content_block_start
 data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
@@ -207,7 +207,7 @@ data: {"type":"content_block_stop","index":2}
 \r
 N\r
 event: message_delta
-data: {"type":"message_delta","delta":{"container":null,"stop_reason":"tool_use","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4,"server_tool_use":null,"output_tokens_details":{"thinking_tokens":1}}}
+data: {"type":"message_delta","context_management":null,"delta":{"container":null,"stop_reason":"tool_use","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4,"server_tool_use":null,"fallback_credit":null,"iterations":null,"output_tokens_details":{"thinking_tokens":1}}}
 
 event: message_stop
 data: {"type":"message_stop"}
@@ -233,7 +233,7 @@ event: content_block_stop
 data: {"type":"content_block_stop","index":2}
 
 event: message_delta
-data: {"type":"message_delta","delta":{"container":null,"stop_reason":"end_turn","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":3,"server_tool_use":null,"output_tokens_details":{"thinking_tokens":1}}}
+data: {"type":"message_delta","context_management":null,"delta":{"container":null,"stop_reason":"end_turn","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":3,"server_tool_use":null,"fallback_credit":null,"iterations":null,"output_tokens_details":{"thinking_tokens":1}}}
 
 event: message_stop
 data: {"type":"message_stop"}

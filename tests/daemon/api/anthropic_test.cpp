@@ -377,6 +377,11 @@ TEST(AnthropicRequest, CountsThePromptThatAnAnswerHas) {
   EXPECT_EQ(prompt.tools.bytes(), prompt_of(asked).tools.bytes());
   EXPECT_EQ(prompt.template_args.bytes(), prompt_of(asked).template_args.bytes());
   EXPECT_EQ(counted->note, asked.note);
+  const auto both = read_packed(R"({"messages":[{"role":"user","content":"Hi"}],)" + rest +
+                                R"(,"output_format":{"type":"json_schema","schema":{"type":"object"}}})");
+  const auto neither = parse_count_tokens(both->view());
+  ASSERT_FALSE(neither) << "a count of a prompt that no answer has";
+  EXPECT_EQ(neither.error().param, "tools");
   const auto odd = read_packed(R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":1})");
   const auto with_limit = parse_count_tokens(odd->view());
   ASSERT_TRUE(with_limit && with_limit->unknown.refusal());
@@ -473,17 +478,17 @@ TEST(AnthropicWriter, WholeMessagesHaveThinkingTextAndCalls) {
   choice.reason = FinishReason::tool_calls;
   const json message = whole(choice, {{10, 5, 4}, 1000, 2});
   EXPECT_EQ(message["id"], "msg_1");
-  EXPECT_EQ(message["content"],
-            json::parse(R"([{"type":"thinking","thinking":"hm","signature":""},
+  EXPECT_EQ(message["content"], json::parse(R"([{"type":"thinking","thinking":"hm","signature":""},
                 {"type":"text","text":"Look.","citations":null},
                 {"type":"tool_use","id":"t1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}},
                 {"type":"tool_use","id":"t2","name":"clock","caller":{"type":"direct"},"input":{}}])"));
   EXPECT_EQ(message["stop_reason"], "tool_use");
   EXPECT_EQ(message["usage"],
             json::parse(R"({"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,
-                "output_tokens":5,"output_tokens_details":{"thinking_tokens":2},"server_tool_use":null,
+                "output_tokens":5,"output_tokens_details":{"thinking_tokens":2},"server_tool_use":null,"fallback_credit":null,"iterations":null,
                 "cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null})"));
-  for (const char* member : {"container", "diagnostics", "stop_details", "stop_sequence"})
+  for (const char* member :
+       {"container", "context_management", "diagnostics", "stop_details", "stop_sequence"})
     EXPECT_TRUE(message.contains(member) && message[member].is_null()) << member;
   EXPECT_EQ(whole({})["content"], json::array()) << "no text is no block";
 }
@@ -556,7 +561,7 @@ TEST(AnthropicWriter, BlocksEndWhereOthersBegin) {
                 {event::Finish{FinishReason::tool_calls, {}, {}}, event::Ended{{{9, 7, 4}, 0, 2}}}});
   EXPECT_EQ(
       out,
-      R"({"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","container":null,"diagnostics":null,"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":0,"server_tool_use":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":null}}}
+      R"({"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","container":null,"context_management":null,"diagnostics":null,"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":0,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":null}}}
 {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
 {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"a"}}
 {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"b"}}
@@ -574,7 +579,7 @@ TEST(AnthropicWriter, BlocksEndWhereOthersBegin) {
 {"type":"content_block_start","index":4,"content_block":{"type":"text","text":"","citations":null}}
 {"type":"content_block_delta","index":4,"delta":{"type":"text_delta","text":"d"}}
 {"type":"content_block_stop","index":4}
-{"type":"message_delta","delta":{"container":null,"stop_reason":"tool_use","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":7,"server_tool_use":null,"output_tokens_details":{"thinking_tokens":2}}}
+{"type":"message_delta","context_management":null,"delta":{"container":null,"stop_reason":"tool_use","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":7,"server_tool_use":null,"fallback_credit":null,"iterations":null,"output_tokens_details":{"thinking_tokens":2}}}
 {"type":"message_stop"}
 )");
 }

@@ -669,6 +669,10 @@ TEST(ToolChoice, SaysWhichToolsAreCalled) {
   };
   EXPECT_EQ(tools_of(allowed("auto")), "auto [b]") << "the model is not told of the other";
   EXPECT_EQ(tools_of(allowed("required")), "required [b]");
+  EXPECT_EQ(tools_of(R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[
+      {"type":"function","function":{"name":"b","description":"B.","strict":true,"parameters":{"type":"object"}}}]}})"),
+            "auto [b]")
+      << "a whole tool, as OpenAI's type has it";
   EXPECT_FALSE(chat(R"(,"tools":[],"parallel_tool_calls":false)").tools);
 }
 
