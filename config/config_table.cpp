@@ -34,32 +34,37 @@ bool matches_host(std::string_view s) {
 }
 const Form kHostName{"a host name or address without a path", "^[A-Za-z0-9.:\\[\\]-]+$", &matches_host};
 
-// As the Origin field has it (Fetch standard, section 3.1): browsers write hosts in lower case and leave a
-// scheme's own port out.
+// Accepts an origin as browsers write it in the Origin field (Fetch standard, section 3.1): the host in lower
+// case, an IPv6 address in brackets, and no port that is the scheme's own.
 bool matches_origin(std::string_view s) {
   const auto scheme_end = s.find("://");
   if (scheme_end == std::string_view::npos || scheme_end == 0) return false;
   const std::string_view scheme = s.substr(0, scheme_end);
-  const std::string_view host = s.substr(scheme_end + 3);
+  const std::string_view rest = s.substr(scheme_end + 3);
   const auto made_of = [](std::string_view text, std::string_view marks) {
     return !text.empty() && std::ranges::all_of(text, [&](char c) {
       return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || marks.contains(c);
     });
   };
-  if (!made_of(scheme, "+-.") || !made_of(host, "-._:[]")) return false;
-  const auto colon = host.find(':', host.rfind(']') == std::string_view::npos ? 0 : host.rfind(']'));
+  if (!made_of(scheme, "+-.")) return false;
+  const auto bracket = rest.starts_with('[') ? rest.find(']') : 0;
+  if (bracket == std::string_view::npos) return false;
+  const auto colon = rest.find(':', bracket);
+  const std::string_view host = rest.substr(0, colon);
+  if (bracket == 0 ? !made_of(host, "-._")
+                   : host.size() != bracket + 1 || !made_of(host.substr(1, bracket - 1), ".:"))
+    return false;
   if (colon == std::string_view::npos) return true;
-  const std::string_view port = host.substr(colon + 1);
+  const std::string_view port = rest.substr(colon + 1);
   std::uint16_t number = 0;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  return colon > 0 && error == std::errc{} && end == port.data() + port.size() &&
+  return error == std::errc{} && end == port.data() + port.size() && !port.starts_with('0') &&
          !(scheme == "http" && number == 80) && !(scheme == "https" && number == 443);
 }
 const Form kOrigin{
     "an origin as browsers send it, such as https://app.example or http://localhost:3000: in lower case, "
     "without a path, a wildcard or the scheme's own port",
-    R"(^[a-z0-9+.-]+://[a-z0-9._-]+(:[0-9]{1,5})?$|^[a-z0-9+.-]+://\[[0-9a-f:.]+\](:[0-9]{1,5})?$)",
-    &matches_origin};
+    R"(^[a-z0-9+.-]+://([a-z0-9._-]+|\[[0-9a-z:.]+\])(:[1-9][0-9]{0,4})?$)", &matches_origin};
 
 const std::vector<Bound<Listener>>& listener_table() {
   static const std::vector<Bound<Listener>> table = {
@@ -206,7 +211,8 @@ void add_devices_row(std::vector<Bound<Config>>& table) {
 std::vector<Bound<Config>> with_devices(std::vector<Bound<Config>> table) {
   [&]<std::size_t... Kinds>(std::index_sequence<Kinds...>) {
     (add_devices_row<Kinds>(table), ...);
-  }(std::make_index_sequence<kEngineKinds.size()>());
+  }
+  (std::make_index_sequence<kEngineKinds.size()>());
   return table;
 }
 

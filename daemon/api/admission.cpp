@@ -14,6 +14,9 @@ apps::Credentials credentials(const Codec& codec, const http::Request& request, 
   apps::Credentials out;
   out.unix_uid = peer.unix_uid;
   out.loopback = peer.loopback;
+  out.web_page = std::ranges::any_of(request.fields, [](const http::Field& field) {
+    return http::equals_ignoring_case(field.name, "Origin");
+  });
   for (const KeyPlace& place : codec.keys) {
     const std::string_view value = request.field(place.field);
     if (place.scheme.empty()) {
@@ -55,7 +58,7 @@ Result<const config::AppManifest*> who_asks(const InForce& state, Access access,
       return fail(
           ErrorCode::invalid_api_key,
           "This path is the operator's: send the operator's key (operator.key_sha256 in config.yaml), or "
-          "none from this machine where operator.loopback allows it.");
+          "none from a program of this machine, not from a web page, where operator.loopback allows it.");
     case Access::app:
       break;
   }

@@ -31,7 +31,8 @@ struct InForce {
 // `match`: what find_route said of it.
 Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch& match,
                                          const http::Request& request, const http::Peer& peer);
-// Whether the operator asks: by key, or from this machine where the configuration says so.
+// Whether the operator asks: by key, or from this machine where the configuration says so and no web page
+// asks.
 bool is_operator(const InForce& state, const Codec& codec, const http::Request& request,
                  const http::Peer& peer);
 

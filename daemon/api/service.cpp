@@ -375,7 +375,7 @@ http::Response Service::Impl::refused(const route::Refusal& refusal, const Route
   return response;
 }
 
-// The answer to a preflight. The log has none: browsers send one before each path that a page asks.
+// Answers a preflight and writes no log line: browsers send a preflight before each path that a page asks.
 http::Response Service::Impl::let_ask(const http::Request& preflight, const RouteMatch& match) {
   http::Response response = http::preflight_answer(preflight, match.allow);
   response.fields.push_back({"x-request-id", ids.next()});

@@ -120,7 +120,7 @@ Result<const config::AppManifest*> Registry::identify_viewer(const Credentials& 
     return refused("The API key belongs to no app, and is not the operator's.");
   }
   if (const auto* app = by_unix_uid(credentials)) return app;
-  if (config_.operator_on_loopback() && is_local(credentials)) return nullptr;
+  if (config_.operator_on_loopback() && is_local(credentials) && !credentials.web_page) return nullptr;
   return without_key(credentials);
 }
 

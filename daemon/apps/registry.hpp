@@ -21,6 +21,7 @@ struct Credentials {
   struct Field {
     std::string_view name, value;
   } own = {};  // of an API whose clients send the key alone: the field's name and value, "" if none
+  bool web_page = false;  // a browser sends the request for a page (it has an Origin field)
 };
 
 class Registry {
@@ -33,7 +34,9 @@ class Registry {
   Result<const config::AppManifest*> identify(const Credentials& credentials) const;
 
   // The app whose figures may be seen; nullptr: the operator, who sees all. A key decides alone, as above.
-  // Without one the unix peer's uid decides, then operator.loopback, then loopback_without_key.
+  // Without one the unix peer's uid decides, then operator.loopback, then loopback_without_key. A web page
+  // without a key is never the operator: it runs in a browser of this machine, and anybody may have written
+  // it.
   Result<const config::AppManifest*> identify_viewer(const Credentials& credentials) const;
 
   // The model by id or alias; for "" default_model or, where that is not open to the app, the only one that

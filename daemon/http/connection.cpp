@@ -469,7 +469,7 @@ void Connection::write_head(const Response& response, std::string_view id, bool 
   if (!response.content_type.empty()) append_field(head, "Content-Type", response.content_type);
   if (streaming) {
     if (chunked_) append_field(head, "Transfer-Encoding", "chunked");
-  } else if (response.status != 204) {  // which has none (RFC 9110, section 8.6)
+  } else if (response.status != 204) {  // a 204 must not have the field (RFC 9110, section 8.6)
     append_field(head, "Content-Length", std::to_string(length));
   }
   if (!id.empty()) append_field(head, "x-request-id", id);

@@ -42,7 +42,8 @@ struct ExchangeObserver {
 // end_stream or cut_stream.
 class Exchange {
  public:
-  Exchange(Connection* connection, Request request, Peer peer, TimePoint readable, std::shared_ptr<void> entry)
+  Exchange(Connection* connection, Request request, Peer peer, TimePoint readable,
+           std::shared_ptr<void> entry)
       : connection_(connection),
         request_(std::move(request)),
         peer_(std::move(peer)),
@@ -87,7 +88,8 @@ class Exchange {
 
 // A request that its handler has let in by its head.
 struct Entry {
-  std::shared_ptr<void> ticket;  // the handler's own, may be null; until handle() takes it or the request ends
+  std::shared_ptr<void>
+      ticket;  // the handler's own, may be null; until handle() takes it or the request ends
   // The id of the app that asks (by its key, its unix uid, or as default_app); "" for a stranger.
   std::string client;
 };
@@ -96,10 +98,10 @@ struct Entry {
 struct Handler {
   virtual ~Handler() = default;
   virtual std::string next_request_id() = 0;
-  // Fields of every answer to a request of a web page of this origin; "": of no web page.
+  // Fields of every answer to a request with this Origin field; "": it has none.
   virtual std::vector<Field> fields_for_origin(std::string_view origin) const = 0;
-  // Judges a head before its body is read (host, route, key, media type, limits). A response is the answer: the
-  // body is not read and, where it is still to come, the connection ends.
+  // Judges a head before its body is read (host, route, key, media type, limits). A response is the answer:
+  // the body is not read and, where it is still to come, the connection ends.
   virtual std::expected<Entry, Response> check_head(const Request& head, const Peer& peer) = 0;
   // The answer to a request that broke HTTP itself; `head` is null where there is none.
   virtual Response refuse(const Error& error, const Request* head, const Peer& peer) = 0;
@@ -138,7 +140,7 @@ class Connection {
   }
   // Working from the first byte of a known app's request on; a stranger's, from its whole arrival on.
   Activity activity() const noexcept;
-  bool known() const noexcept { return !client_.empty(); }  // an app has been known on it
+  bool known() const noexcept { return !client_.empty(); }       // an app has been known on it
   std::uint64_t requests() const noexcept { return requests_; }  // whose whole head has come
   // The owner of the connection's turns: the app last known on it, or all newcomers, or all strangers.
   std::string_view owner() const noexcept;
@@ -146,8 +148,8 @@ class Connection {
 
   static constexpr std::size_t kMaxPipelined = 16 * 1024;  // bytes read ahead while an answer is pending
   static constexpr std::size_t kKeptOutput = 16 * 1024;    // of an idle connection's output buffer
-  // Input discarded after the last answer, or http.body_bytes if that is more: a client that sends a body of the
-  // allowed length to the end then reads its refusal, not a reset.
+  // Input discarded after the last answer, or http.body_bytes if that is more: a client that sends a body of
+  // the allowed length to the end then reads its refusal, not a reset.
   static constexpr std::size_t kLingerBytes = 1 << 20;
   static constexpr std::chrono::milliseconds kLinger{2'000};
   static constexpr std::chrono::milliseconds kFirstRequest{500};  // a drain's patience with a new client
@@ -185,7 +187,7 @@ class Connection {
   const std::function<void()> wake_;
 
   State state_ = State::idle;
-  bool fresh_ = true;         // nothing has come yet
+  bool fresh_ = true;  // nothing has come yet
   std::uint64_t requests_ = 0;
   bool inside_ = false;       // in one of the calls that look for themselves
   bool close_after_ = false;  // the answer being given is the last
@@ -193,9 +195,9 @@ class Connection {
   bool chunked_ = false;      // the stream, or the body in pieces, is chunked (HTTP/1.1)
   bool http_1_0_ = false;
   bool asked_to_close_ = false;
-  std::vector<Field> origin_fields_;  // of every answer to the present request
-  bool paused_writer_ = false;  // write() said "behind"
-  std::string client_;  // as Entry has it, of the latest request that was not a stranger's
+  std::vector<Field> origin_fields_;  // Handler::fields_for_origin for the present request
+  bool paused_writer_ = false;        // write() said "behind"
+  std::string client_;                // as Entry has it, of the latest request that was not a stranger's
   std::string in_;
   HeadScanner scanner_;
   std::optional<RequestParser> parser_;

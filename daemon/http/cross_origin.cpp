@@ -9,10 +9,13 @@ bool CrossOrigin::allows(std::string_view origin) const {
 }
 
 std::vector<Field> CrossOrigin::answer_fields(std::string_view origin) const {
-  if (!allows(origin)) return {};
-  return {{"Access-Control-Allow-Origin", std::string(origin)},
-          {"Access-Control-Expose-Headers", "*"},
-          {"Vary", "Origin"}};
+  if (origins_.empty()) return {};
+  std::vector<Field> out{{"Vary", "Origin"}};
+  if (allows(origin)) {
+    out.push_back({"Access-Control-Allow-Origin", std::string(origin)});
+    out.push_back({"Access-Control-Expose-Headers", "*"});
+  }
+  return out;
 }
 
 bool CrossOrigin::is_preflight(const Request& head) const {

@@ -16,8 +16,9 @@ class CrossOrigin {
  public:
   explicit CrossOrigin(const config::Config& config) : origins_(config.allowed_origins) {}
 
-  // The fields of every answer to a request with this Origin field. None where the field is "" or no
-  // configured origin, byte for byte.
+  // The fields of every answer to a request with this Origin field, "" where there is none. A configured
+  // origin, byte for byte, gets all of them, and other requests get Vary alone: answers differ by the field,
+  // and a cache must not give one page's answer to another. None where no origin is configured.
   std::vector<Field> answer_fields(std::string_view origin) const;
   // Whether `head` is a preflight of a configured origin.
   bool is_preflight(const Request& head) const;

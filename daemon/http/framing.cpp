@@ -104,7 +104,7 @@ void for_each_element(std::string_view list, F&& f) {
 }
 
 struct Seen {
-  bool host = false, length = false, coding = false, close = false, keep = false;
+  bool host = false, origin = false, length = false, coding = false, close = false, keep = false;
 };
 
 Result<void> read_field(std::string_view name, std::string_view value, Head& head, Seen& seen) {
@@ -128,6 +128,8 @@ Result<void> read_field(std::string_view name, std::string_view value, Head& hea
       return bad("The only expectation known is 100-continue.", "Expect");
     head.expect_continue = true;
   } else if (equals_ignoring_case(name, "Origin")) {
+    if (seen.origin) return bad("There is more than one Origin field.", "Origin");
+    seen.origin = true;
     head.origin = value;
   } else if (equals_ignoring_case(name, "Connection")) {
     for_each_element(value, [&](std::string_view option) {

@@ -24,7 +24,7 @@ struct Head {
   std::string_view target;          // as sent: a path, or a URL with http:// or https:// (absolute form)
   std::string_view path_and_query;  // of the target; of a URL without a path it is empty or begins with '?'
   std::string_view host;            // a URL's host and port, else the Host field
-  std::string_view origin;          // of the web page that asks, as its browser says; "": none
+  std::string_view origin;          // the Origin field: a browser names the page's origin; "": none
   bool http_1_0 = false;
   bool chunked = false;
   std::optional<std::uint64_t> content_length;  // absent: no body, or chunked

@@ -45,9 +45,10 @@ struct CrossOriginTest : ::testing::Test {
     EXPECT_EQ(one.field("Vary"), "Origin") << one.head;
     EXPECT_EQ(one.field("Access-Control-Allow-Credentials"), "") << one.head;
   }
-  static void expect_unreadable(const Answer& one) {
+  // `vary`: the daemon has origins whose pages get another answer.
+  static void expect_unreadable(const Answer& one, const std::string& vary = "Origin") {
     EXPECT_EQ(one.head.find("Access-Control"), std::string::npos) << one.head;
-    EXPECT_EQ(one.head.find("Vary"), std::string::npos) << one.head;
+    EXPECT_EQ(one.field("Vary"), vary) << one.head;
   }
 };
 
@@ -163,7 +164,66 @@ TEST_F(CrossOriginTest, AReloadChangesTheOriginsOfOpenConnections) {
   ASSERT_EQ(both.size(), 2U);
   EXPECT_EQ(both[0].status, 204);
   EXPECT_EQ(both[1].status, 405);
-  expect_unreadable(both[1]);
+  expect_unreadable(both[1], "");
+}
+
+TEST_F(CrossOriginTest, HeadIsReadableToo) {
+  const Answer one = answer(
+      "HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-alice\r\nOrigin: " + kPage +
+      "\r\n\r\n");
+  EXPECT_EQ(one.status, 200);
+  expect_readable(one);
+}
+
+TEST_F(CrossOriginTest, PreflightWithABodyEndsTheConnection) {
+  Wire wire(rig);
+  wire.send(preflight(kAskedPath, kPage, "Content-Length: 4\r\n") + "GET " + get("/v1/models"));
+  const Answer one = parsed(wire.received());
+  EXPECT_EQ(one.status, 204);
+  expect_readable(one);
+  EXPECT_EQ(one.field("Connection"), "close");
+}
+
+// Anybody may have written the page, and its browser is on this machine.
+TEST_F(CrossOriginTest, APageWithoutAKeyIsNotTheOperator) {
+  settings->config.operator_access.loopback = true;
+  settings->config.loopback_without_key = true;
+  settings->config.default_app = "bob";
+  const http::Peer loopback{.loopback = true, .unix_uid = {}, .address = {}};
+  const auto ask = [&](const std::string& start, const std::string& fields, const std::string& body = {}) {
+    return parsed(received(start + " HTTP/1.1\r\nHost: localhost\r\n" + fields +
+                               (body.empty() ? std::string()
+                                             : "Content-Type: application/json\r\nContent-Length: " +
+                                                   std::to_string(body.size()) + "\r\n") +
+                               "\r\n" + body,
+                           loopback));
+  };
+  const std::string unload = "POST /v1/engines/unload", model = R"({"model":"demo"})";
+  const std::string key = "Authorization: Bearer key-of-the-operator\r\n";
+  for (const std::string& origin :
+       {"Origin: " + kPage + "\r\n", std::string("Origin: https://evil.example\r\n"),
+        std::string("Origin: null\r\n"), std::string("origin:\r\n")}) {
+    EXPECT_EQ(ask(unload, origin, model).status, 401) << origin;
+    EXPECT_EQ(ask("GET /v1/engines", origin).status, 401) << origin;
+    const Answer seen = ask("GET /metrics", origin);
+    EXPECT_EQ(seen.status, 200) << "bob's own figures";
+    EXPECT_EQ(seen.body.find("flyball_engine_"), std::string::npos) << origin << seen.body;
+    EXPECT_EQ(ask("GET /readyz", origin).body.find("models"), std::string::npos) << origin;
+
+    EXPECT_EQ(ask(unload, origin + key, model).status, 200) << origin;
+    EXPECT_NE(ask("GET /metrics", origin + key).body.find("flyball_engine_"), std::string::npos) << origin;
+    EXPECT_NE(ask("GET /readyz", origin + key).body.find("models"), std::string::npos) << origin;
+  }
+  EXPECT_EQ(ask(unload, "", model).status, 200) << "a program of this machine is the operator";
+  EXPECT_NE(ask("GET /metrics", "").body.find("flyball_engine_"), std::string::npos);
+}
+
+TEST_F(CrossOriginTest, PreflightOfAnOperatorsPathOpensNothing) {
+  EXPECT_EQ(answer(preflight("/v1/engines/unload", kPage)).field("Access-Control-Allow-Methods"), "POST");
+  const Answer one =
+      answer(post("/v1/engines/unload", R"({"model":"demo"})", "key-alice", "Origin: " + kPage + "\r\n"));
+  EXPECT_EQ(one.status, 401);
+  expect_readable(one);
 }
 
 }  // namespace
