@@ -24,7 +24,8 @@ namespace {
 using api::FieldOf;
 using nlohmann::json;
 
-// A value of each JSON type, with a content that no field wants. A field takes those whose type alone counts.
+// A value of each JSON type but null, with a content that no field wants. A field takes a probe where the
+// type alone counts.
 struct Probe {
   char letter;
   const char* value;
@@ -89,6 +90,23 @@ const std::vector<Takes> kOllamaTakes{
     {FieldOf::tool_function, "description", "s"},
     {FieldOf::tool_function, "parameters", "o"},
 };
+
+// Fields without which their object means nothing: the refusal may name the object.
+bool may_name_object(FieldOf of, std::string_view field) {
+  switch (of) {
+    case FieldOf::part:
+    case FieldOf::tool:
+    case FieldOf::tool_choice:
+    case FieldOf::output_format:
+      return field == "type";
+    case FieldOf::called_function:
+    case FieldOf::tool_function:
+    case FieldOf::chosen_function:
+      return field == "name";
+    default:
+      return false;
+  }
+}
 
 // A place in a valid body whose members are those of the table.
 struct Object {
@@ -246,10 +264,13 @@ struct WrongTypes : ::testing::TestWithParam<Endpoint> {
     return wire.answer();
   }
 
-  // The refusal's place. nullopt: the body is served, or refused for something else than its form.
-  std::optional<std::string> refused_at(const json& body) {
+  // The refusal's place. nullopt: the body's form is right, and it is answered with `taken`.
+  std::optional<std::string> refused_at(const json& body, int taken = 200) {
     const Answer answer = ask(body);
-    if (answer.status != 400) return std::nullopt;
+    if (answer.status != 400) {
+      EXPECT_EQ(answer.status, taken) << body << answer.body;
+      return std::nullopt;
+    }
     const json told = json::parse(answer.body, nullptr, false);
     const std::string path = GetParam().path;
     EXPECT_TRUE(told.is_object() && told.contains("error")) << answer.body;
@@ -270,10 +291,14 @@ struct WrongTypes : ::testing::TestWithParam<Endpoint> {
     return error["param"].is_string() ? error["param"].get<std::string>() : "";
   }
 
-  // `body` with the member at `place` is refused there, in it, or at the object that needs it.
-  void expect_refused(const json& body, const std::string& object, const std::string& place) {
+  // `body` is refused at `place` or within it, or at `object`.
+  void expect_refused(const json& body, const std::string& place,
+                      const std::optional<std::string>& object = {}) {
     const auto at = refused_at(body);
-    EXPECT_TRUE(at && (at->starts_with(place) || (!object.empty() && *at == object)))
+    const bool within =
+        at && at->starts_with(place) &&
+        (at->size() == place.size() || (*at)[place.size()] == '.' || (*at)[place.size()] == '[');
+    EXPECT_TRUE(within || (object && at == object))
         << place << " in " << body << ": " << at.value_or("not refused");
   }
 };
@@ -291,14 +316,22 @@ TEST_P(WrongTypes, AreRefusedAtTheField) {
       std::string place = (*object.place == '\0' ? "" : std::string(object.place) + ".") + std::string(field);
       // Its members are judged together: a further schema is refused beside the first.
       if (object.of == FieldOf::response_format) place = object.place;
+      std::optional<std::string> object_place;
+      if (may_name_object(object.of, field)) object_place = object.place;
+      // A model that no app has is not found.
+      const int served = object.of == FieldOf::body && field == "model" ? 404 : 200;
       for (const Probe& probe : kProbes) {
         json body = whole;
         body[pointer_to(object.place)][std::string(field)] = json::parse(probe.value);
         if (takes.contains(probe.letter))
-          EXPECT_EQ(refused_at(body), std::nullopt) << place << " in " << body;
+          EXPECT_EQ(refused_at(body, served), std::nullopt) << place << " in " << body;
         else
-          expect_refused(body, object.place, place);
+          expect_refused(body, place, object_place);
       }
+      json absent = whole, null = whole;
+      absent[pointer_to(object.place)].erase(std::string(field));
+      null[pointer_to(object.place)][std::string(field)] = nullptr;
+      EXPECT_EQ(refused_at(null), refused_at(absent)) << place << " is null in " << null;
     }
   }
 }
@@ -314,12 +347,12 @@ TEST_P(WrongTypes, ParametersBeyondTheirRangeAreRefused) {
     for (const double value : {p.min - 7, p.max + 7, -1e300, 1e300}) {
       json body = body_of(endpoint, *object);
       body[pointer_to(object->place)][std::string(p.name)] = value;
-      expect_refused(body, "", place);
+      expect_refused(body, place);
     }
     if (type_name(p) != "integer") continue;
     json body = body_of(endpoint, *object);
     body[pointer_to(object->place)][std::string(p.name)] = p.min + 0.5;
-    expect_refused(body, "", place);
+    expect_refused(body, place);
   }
 }
 
