@@ -10,7 +10,8 @@
 namespace flyball::api::anthropic {
 namespace {
 
-constexpr std::string_view kNoText = R"({"type":"text","text":"","citations":null})";
+// Without `citations`, whose null the AI SDK refuses.
+constexpr std::string_view kNoText = R"({"type":"text","text":""})";
 // No signature is checked.
 constexpr std::string_view kNoThinking = R"({"type":"thinking","thinking":"","signature":""})";
 
@@ -68,7 +69,7 @@ struct Part {
 Part part_of(const Choice& choice, std::size_t part) {
   if (part == 0)
     return {R"({"type":"thinking","thinking":")", choice.reasoning, false, R"(","signature":""})"};
-  if (part == 1) return {R"({"type":"text","text":")", choice.text, false, R"(","citations":null})"};
+  if (part == 1) return {R"({"type":"text","text":")", choice.text, false, R"("})"};
   const Choice::Call& call = choice.calls[part - 2];
   const std::string head = call_head(call.id, call.name);
   if (call.complete) return {head, call.arguments, true, "}"};

@@ -103,7 +103,7 @@ x-request-id: req-ID\r
 x-flyball-route: backend=cpu; rule=everything; model=demo\r
 request-id: req-ID\r
 \r
-{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[{"type":"text","text":"t0 t1 ","citations":null}],"stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":2,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":0}}}
+{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[{"type":"text","text":"t0 t1 "}],"stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":2,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":0}}}
 )");
 }
 
@@ -122,7 +122,7 @@ event: message_start
 data: {"type":"message_start","message":{"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":null}}}
 
 event: content_block_start
-data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"","citations":null}}
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
 
 event: content_block_delta
 data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"t0 "}}
@@ -154,7 +154,7 @@ TEST_F(AnthropicBytes, WholeMessageWithThinkingAndACall) {
   const std::string answer = ask("", blocks);
   EXPECT_EQ(
       answer.substr(answer.find("{\"id\"")),
-      R"({"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[{"type":"thinking","thinking":"t0 ","signature":""},{"type":"text","text":"t1 ","citations":null},{"type":"tool_use","id":"toolu_1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}}],"stop_reason":"tool_use","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":1}}}
+      R"({"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[{"type":"thinking","thinking":"t0 ","signature":""},{"type":"text","text":"t1 "},{"type":"tool_use","id":"toolu_1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}}],"stop_reason":"tool_use","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":1}}}
 )");
 }
 
@@ -180,7 +180,7 @@ event: content_block_stop
 data: {"type":"content_block_stop","index":0}
 
 event: content_block_start
-data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":"","citations":null}}
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
 
 event: content_block_delta
 data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"t1 "}}

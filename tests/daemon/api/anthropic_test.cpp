@@ -479,7 +479,7 @@ TEST(AnthropicWriter, WholeMessagesHaveThinkingTextAndCalls) {
   const json message = whole(choice, {{10, 5, 4}, 1000, 2});
   EXPECT_EQ(message["id"], "msg_1");
   EXPECT_EQ(message["content"], json::parse(R"([{"type":"thinking","thinking":"hm","signature":""},
-                {"type":"text","text":"Look.","citations":null},
+                {"type":"text","text":"Look."},
                 {"type":"tool_use","id":"t1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}},
                 {"type":"tool_use","id":"t2","name":"clock","caller":{"type":"direct"},"input":{}}])"));
   EXPECT_EQ(message["stop_reason"], "tool_use");
@@ -567,7 +567,7 @@ TEST(AnthropicWriter, BlocksEndWhereOthersBegin) {
 {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"b"}}
 {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":""}}
 {"type":"content_block_stop","index":0}
-{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"","citations":null}}
+{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
 {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"c"}}
 {"type":"content_block_stop","index":1}
 {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"f","caller":{"type":"direct"},"input":{}}}
@@ -576,7 +576,7 @@ TEST(AnthropicWriter, BlocksEndWhereOthersBegin) {
 {"type":"content_block_stop","index":2}
 {"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"t2","name":"g","caller":{"type":"direct"},"input":{}}}
 {"type":"content_block_stop","index":3}
-{"type":"content_block_start","index":4,"content_block":{"type":"text","text":"","citations":null}}
+{"type":"content_block_start","index":4,"content_block":{"type":"text","text":""}}
 {"type":"content_block_delta","index":4,"delta":{"type":"text_delta","text":"d"}}
 {"type":"content_block_stop","index":4}
 {"type":"message_delta","context_management":null,"delta":{"container":null,"stop_reason":"tool_use","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":7,"server_tool_use":null,"fallback_credit":null,"iterations":null,"output_tokens_details":{"thinking_tokens":2}}}
