@@ -14,7 +14,7 @@
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
 #include "daemon/api/joined_text.hpp"
-#include "daemon/api/json_rewriter.hpp"
+#include "daemon/api/message_writer.hpp"
 
 namespace flyball::api::anthropic {
 namespace {
@@ -56,7 +56,7 @@ class MessagesReader {
 
  private:
   Result<void> check_number() const {
-    if (written_ <= kMaxMessages) return {};
+    if (out_.written() <= kMaxMessages) return {};
     return field_error(ErrorCode::invalid_value, "messages",
                        "has more messages and results than the limit of " + std::to_string(kMaxMessages));
   }
@@ -73,7 +73,7 @@ class MessagesReader {
       add(system.text());
     else if (system)
       if (auto ok = each_text(system, "system", add); !ok) return ok;
-    if (text.any()) write_message("system", text.text());
+    if (text.any()) out_.message("system", text.text());
     return {};
   }
 
@@ -93,13 +93,13 @@ class MessagesReader {
       return field_error(ErrorCode::invalid_value, place + ".role", "must be user, assistant or system");
     auto text = read_texts(content, here);
     if (!text) return pass(text);
-    write_message("system", *text);
+    out_.message("system", *text);
     return {};
   }
 
   Result<void> read_user(JsonView content, const std::string& place) {
     if (content.is_string()) {
-      write_message("user", content.text());
+      out_.message("user", content.text());
       return {};
     }
     JoinedText text;
@@ -111,7 +111,7 @@ class MessagesReader {
       return read_result(block, here);
     };
     if (auto ok = each_block(content, place, read); !ok) return ok;
-    if (text.any() || !has_results) write_message("user", text.text());
+    if (text.any() || !has_results) out_.message("user", text.text());
     return {};
   }
 
@@ -128,10 +128,10 @@ class MessagesReader {
       if (!read) return pass(read);
       text += *read;
     }
-    open_message("tool");
-    write("tool_call_id", *id);
-    if (const auto call = called_.find(*id); call != called_.end()) write("name", call->second);
-    write("content", text);
+    out_.open_message("tool");
+    out_.member("tool_call_id", *id);
+    if (const auto call = called_.find(*id); call != called_.end()) out_.member("name", call->second);
+    out_.member("content", text);
     out_.close();
     return {};
   }
@@ -159,7 +159,7 @@ class MessagesReader {
 
   Result<void> read_assistant(JsonView content, const std::string& place) {
     if (content.is_string()) {
-      write_message("assistant", content.text());
+      out_.message("assistant", content.text());
       return {};
     }
     JoinedText text, thinking;
@@ -178,9 +178,9 @@ class MessagesReader {
       return check_call(block, here);
     };
     if (auto ok = each_block(content, place, read); !ok) return ok;
-    open_message("assistant");
-    write("content", text.text());
-    if (!thinking.text().empty()) write("reasoning_content", thinking.text());
+    out_.open_message("assistant");
+    out_.member("content", text.text());
+    if (!thinking.text().empty()) out_.member("reasoning_content", thinking.text());
     if (has_calls) write_calls(content);
     out_.close();
     return {};
@@ -207,11 +207,11 @@ class MessagesReader {
     for (const auto& [index, block] : content.members()) {
       if (block.find("type").text() != "tool_use") continue;
       out_.open(JsonKind::object);
-      write("id", block.find("id").text());
-      write("type", "function");
+      out_.member("id", block.find("id").text());
+      out_.member("type", "function");
       out_.key("function");
       out_.open(JsonKind::object);
-      write("name", block.find("name").text());
+      out_.member("name", block.find("name").text());
       out_.key("arguments");
       if (const JsonView input = block.member("input")) {
         out_.value(input);
@@ -271,27 +271,9 @@ class MessagesReader {
     return out.text();
   }
 
-  void write(std::string_view key, std::string_view text) {
-    out_.key(key);
-    out_.string(text);
-  }
-
-  void open_message(std::string_view role) {
-    ++written_;
-    out_.open(JsonKind::object);
-    write("role", role);
-  }
-
-  void write_message(std::string_view role, std::string_view content) {
-    open_message(role);
-    write("content", content);
-    out_.close();
-  }
-
   UnknownFields& unknown_;
-  JsonRewriter out_;
+  MessageWriter out_;
   std::string note_;
-  std::size_t written_ = 0;                              // messages
   std::map<std::string_view, std::string_view> called_;  // names by the ids of earlier calls
 };
 

@@ -13,7 +13,7 @@
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/fields.hpp"
 #include "daemon/api/joined_text.hpp"
-#include "daemon/api/json_rewriter.hpp"
+#include "daemon/api/message_writer.hpp"
 #include "daemon/api/openai/responses_fields.hpp"
 #include "daemon/api/tool_set.hpp"
 
@@ -59,7 +59,7 @@ class InputReader {
     if (instructions) add_system(instructions.text());
     if (input.is_string()) {
       end_head();
-      write_message("user", input.text());
+      out_.message("user", input.text());
     } else {
       std::size_t i = 0;
       for (const auto& [key, item] : input.members())
@@ -86,7 +86,7 @@ class InputReader {
   };
 
   Result<void> check_number() const {
-    if (written_ <= kMaxMessages) return {};
+    if (out_.written() <= kMaxMessages) return {};
     return field_error(ErrorCode::invalid_value, "input",
                        "has more messages and outputs than the limit of " + std::to_string(kMaxMessages));
   }
@@ -140,7 +140,7 @@ class InputReader {
       return {};
     }
     if (auto ok = end_turn(); !ok) return ok;
-    write_message(is_system ? "system" : "user", text.text());
+    out_.message(is_system ? "system" : "user", text.text());
     return {};
   }
 
@@ -173,10 +173,10 @@ class InputReader {
       return ok;
     end_head();
     if (auto ok = end_turn(); !ok) return ok;
-    open_message("tool");
-    write("tool_call_id", *id);
-    if (const auto call = called_.find(*id); call != called_.end()) write("name", call->second);
-    write("content", text.text());
+    out_.open_message("tool");
+    out_.member("tool_call_id", *id);
+    if (const auto call = called_.find(*id); call != called_.end()) out_.member("name", call->second);
+    out_.member("content", text.text());
     out_.close();
     return {};
   }
@@ -275,7 +275,7 @@ class InputReader {
 
   // No item but system messages came before.
   void end_head() {
-    if (std::exchange(in_head_, false) && system_.any()) write_message("system", system_.text());
+    if (std::exchange(in_head_, false) && system_.any()) out_.message("system", system_.text());
   }
 
   // The assistant writes a message or reasons.
@@ -289,9 +289,9 @@ class InputReader {
   Result<void> end_turn() {
     const Turn turn = std::exchange(turn_, {});
     if (!turn.begun) return {};
-    open_message("assistant");
-    write("content", turn.text.text());
-    if (!turn.reasoning.text().empty()) write("reasoning_content", turn.reasoning.text());
+    out_.open_message("assistant");
+    out_.member("content", turn.text.text());
+    if (!turn.reasoning.text().empty()) out_.member("reasoning_content", turn.reasoning.text());
     if (!turn.calls.empty()) {
       out_.key("tool_calls");
       out_.open(JsonKind::array);
@@ -305,11 +305,11 @@ class InputReader {
 
   Result<void> write_call(const Turn::Call& call) {
     out_.open(JsonKind::object);
-    write("id", call.item.find("call_id").text());
-    write("type", "function");
+    out_.member("id", call.item.find("call_id").text());
+    out_.member("type", "function");
     out_.key("function");
     out_.open(JsonKind::object);
-    write("name", call.item.find("name").text());
+    out_.member("name", call.item.find("name").text());
     out_.key("arguments");
     if (auto ok = arguments_.read(call.item.find("arguments"), call.place + ".arguments", out_); !ok)
       return ok;
@@ -318,31 +318,13 @@ class InputReader {
     return {};
   }
 
-  void write(std::string_view key, std::string_view text) {
-    out_.key(key);
-    out_.string(text);
-  }
-
-  void open_message(std::string_view role) {
-    ++written_;
-    out_.open(JsonKind::object);
-    write("role", role);
-  }
-
-  void write_message(std::string_view role, std::string_view content) {
-    open_message(role);
-    write("content", content);
-    out_.close();
-  }
-
   UnknownFields& unknown_;
-  JsonRewriter out_;
+  MessageWriter out_;
   JoinedText system_;
   bool in_head_ = true;
   Turn turn_;
   CallArguments arguments_;
   std::string note_;
-  std::size_t written_ = 0;                              // messages
   std::map<std::string_view, std::string_view> called_;  // names by the ids of earlier calls
 };
 
