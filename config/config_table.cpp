@@ -211,8 +211,7 @@ void add_devices_row(std::vector<Bound<Config>>& table) {
 std::vector<Bound<Config>> with_devices(std::vector<Bound<Config>> table) {
   [&]<std::size_t... Kinds>(std::index_sequence<Kinds...>) {
     (add_devices_row<Kinds>(table), ...);
-  }
-  (std::make_index_sequence<kEngineKinds.size()>());
+  }(std::make_index_sequence<kEngineKinds.size()>());
   return table;
 }
 

@@ -1,6 +1,6 @@
 // The beginning of an answer that echoes its prompt: the prompt's tokens in order, some in each delta, with
-// their text and, where they are wanted, their log probabilities. What a delta holds depends on the prompt
-// alone, so that another engine goes on where one has stopped.
+// their text and, where they are wanted, their log probabilities. A token's part depends on the prompt alone,
+// so that another engine goes on where one has stopped.
 #pragma once
 
 #include <cstddef>

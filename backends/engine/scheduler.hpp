@@ -95,8 +95,8 @@ struct StepPlan {
   bool empty() const noexcept { return sequences.empty(); }
 };
 
-// What became of one planned sequence: of one with want_logits, or that ended before it yields a token. A
-// sequence without a result keeps what it computed.
+// The outcome of one planned sequence, which had want_logits or ended before it yields a token. A sequence
+// without a result keeps what it computed.
 struct StepResult {
   SequenceId id = 0;
   bool ended = false;  // finished or failed by itself; otherwise it had want_logits, `token` is appended, and

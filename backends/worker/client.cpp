@@ -146,7 +146,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
  private:
   enum class State : std::uint8_t { starting, ready, draining, closing, dead };
-  // What the worker may still echo of a prompt.
+  // The part of a prompt that the worker may still echo.
   struct EchoLeft {
     std::uint32_t tokens = 0;  // at most; none behind a token of the answer
     bool scored = false;       // each with its log probability

@@ -125,7 +125,8 @@ struct Choice {
   std::vector<Call> calls;
   std::vector<Token> prompt;  // its tokens, where the request wants them instead of an answer
   PackedLogprobs logprobs;
-  // Of the first logprobs, whether the token is of reasoning or of a call. Those behind are of the text.
+  // For the first tokens of `logprobs`: whether each is of reasoning or of a call. Later ones are of the
+  // text.
   std::vector<bool> beside_text;
   FinishReason reason = FinishReason::stop;
   std::string stop_text;

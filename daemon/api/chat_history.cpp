@@ -10,7 +10,7 @@
 #include "daemon/api/call_arguments.hpp"
 #include "daemon/api/features.hpp"
 #include "daemon/api/field_error.hpp"
-#include "daemon/api/json_rewriter.hpp"
+#include "daemon/api/message_writer.hpp"
 
 namespace flyball::api {
 namespace {
@@ -94,11 +94,11 @@ class HistoryReader {
       if (key == "content") {
         has_content = true;
         if (*content)
-          string(key, **content);
+          out_.member(key, **content);
         else
           copy(key, value);
       } else if (key == "role") {
-        string(key, *role);
+        out_.member(key, *role);
       } else if (is_empty(value)) {
         continue;
       } else if (key == "tool_calls") {
@@ -109,7 +109,7 @@ class HistoryReader {
         copy(key, value);
       }
     }
-    if (!has_content) string("content", content->value_or(""));
+    if (!has_content) out_.member("content", content->value_or(""));
     if (*role == "assistant") add_alias(message, "reasoning_content", {"reasoning", "thinking"});
     if (*role == "tool") add_alias(message, "name", {"tool_name"});
     out_.close();
@@ -122,7 +122,7 @@ class HistoryReader {
     for (const std::string_view other : others) {
       const JsonView value = message.find(other);
       if (!value.is_string() || is_empty(value) || !is_for_template_(HistoryObject::message, other)) continue;
-      string(name, value.text());
+      out_.member(name, value.text());
       return;
     }
   }
@@ -202,13 +202,13 @@ class HistoryReader {
         if (auto ok = function_of(value, place + ".function"); !ok) return pass(ok);
       } else if (key == "type") {
         has_type = true;
-        string(key, "function");
+        out_.member(key, "function");
       } else if (!is_empty(value) && is_for_template_(HistoryObject::call, key)) {
         if (auto ok = check_text_member(HistoryObject::call, key, value, place); !ok) return ok;
         copy(key, value);
       }
     }
-    if (!has_type) string("type", "function");
+    if (!has_type) out_.member("type", "function");
     out_.close();
     return {};
   }
@@ -233,18 +233,13 @@ class HistoryReader {
     return {};
   }
 
-  void string(std::string_view key, std::string_view text) {
-    out_.key(key);
-    out_.string(text);
-  }
-
   void copy(std::string_view key, JsonView value) {
     out_.key(key);
     out_.value(value);
   }
 
   const IsForTemplate& is_for_template_;
-  JsonRewriter out_;
+  MessageWriter out_;
   CallArguments arguments_;
 };
 

@@ -9,6 +9,7 @@
 #include "config/name_list.hpp"
 #include "config/table.hpp"
 #include "config/units.hpp"
+#include "daemon/api/field_error.hpp"
 
 namespace flyball::api {
 namespace {
@@ -101,6 +102,22 @@ Result<void> Fields::refused() const {
 
 std::string Fields::place_of(std::string_view name) const {
   return api::place_of(place_, name);
+}
+
+Result<std::string_view> text_member(JsonView object, std::string_view name, const std::string& place) {
+  const JsonView value = object.member(name);
+  const std::string here = place + "." + std::string(name);
+  if (!value) return field_error(ErrorCode::missing_field, here, "is required");
+  if (!value.is_string()) return field_error(ErrorCode::invalid_value, here, "must be a string");
+  return value.text();
+}
+
+Result<JsonView> checked_object(JsonView object, const FieldTable& table, FieldOf of, Endpoints endpoints,
+                                const std::string& place, UnknownFields& unknown) {
+  if (!object) return JsonView();
+  if (!object.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
+  if (auto ok = check_members(object, table, of, endpoints, place, unknown); !ok) return pass(ok);
+  return object;
 }
 
 Result<void> check_members(JsonView object, const FieldTable& table, FieldOf of, Endpoints endpoints,

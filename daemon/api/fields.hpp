@@ -41,6 +41,11 @@ class Fields {
   std::optional<Error> refused_;
 };
 
+// A text that the object at `place` must have. missing_field, invalid_value.
+Result<std::string_view> text_member(JsonView object, std::string_view name, const std::string& place);
+// `object`, or absent where there is none; its members are checked. invalid_value: it is no object.
+Result<JsonView> checked_object(JsonView object, const FieldTable& table, FieldOf of, Endpoints endpoints,
+                                const std::string& place, UnknownFields& unknown);
 // The same check of another object, which stands at `place` ("tools[2]").
 Result<void> check_members(JsonView object, const FieldTable& table, FieldOf of, Endpoints endpoints,
                            const std::string& place, UnknownFields& unknown);

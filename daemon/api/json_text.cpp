@@ -1,5 +1,6 @@
 #include "daemon/api/json_text.hpp"
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -27,41 +28,31 @@ std::size_t utf8_length(std::string_view text, std::size_t at) noexcept {
   return 0;
 }
 
-void append_escape(std::string& out, unsigned char c) {
+// The escape of a character that must not stand in a JSON string. `space` holds one without a name.
+std::string_view escape_of(unsigned char c, std::array<char, 6>& space) noexcept {
   switch (c) {
     case '"':
-      out.append("\\\"");
-      return;
+      return "\\\"";
     case '\\':
-      out.append("\\\\");
-      return;
+      return "\\\\";
     case '\n':
-      out.append("\\n");
-      return;
+      return "\\n";
     case '\r':
-      out.append("\\r");
-      return;
+      return "\\r";
     case '\t':
-      out.append("\\t");
-      return;
+      return "\\t";
     default:
       break;
   }
   constexpr std::string_view kHex = "0123456789abcdef";
-  out.append("\\u00");
-  out.push_back(kHex[c >> 4]);
-  out.push_back(kHex[c & 15]);
+  space = {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15]};
+  return {space.data(), space.size()};
 }
 
-}  // namespace
-
-void append_json_string(std::string& out, std::string_view text) {
-  out.push_back('"');
-  append_json_text(out, text);
-  out.push_back('"');
-}
-
-void append_json_text(std::string& out, std::string_view text) {
+// Calls `append` with the parts of `text` as they stand in a JSON string.
+template <class Append>
+void for_each_part(std::string_view text, Append append) {
+  std::array<char, 6> space{};
   std::size_t plain = 0;  // text[plain, i) can be copied as it is
   for (std::size_t i = 0; i < text.size();) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -74,14 +65,29 @@ void append_json_text(std::string& out, std::string_view text) {
       i += length;
       continue;
     }
-    out.append(text.substr(plain, i - plain));
-    if (c < 0x80)
-      append_escape(out, c);
-    else
-      out.append("\xEF\xBF\xBD");
+    append(text.substr(plain, i - plain));
+    append(c < 0x80 ? escape_of(c, space) : std::string_view("\xEF\xBF\xBD"));
     plain = ++i;
   }
-  out.append(text.substr(plain));
+  append(text.substr(plain));
+}
+
+}  // namespace
+
+void append_json_string(std::string& out, std::string_view text) {
+  out.push_back('"');
+  append_json_text(out, text);
+  out.push_back('"');
+}
+
+void append_json_text(std::string& out, std::string_view text) {
+  for_each_part(text, [&](std::string_view part) { out.append(part); });
+}
+
+std::size_t json_text_bytes(std::string_view text) noexcept {
+  std::size_t n = 0;
+  for_each_part(text, [&](std::string_view part) { n += part.size(); });
+  return n;
 }
 
 std::size_t cut_of_text(std::string_view text, std::size_t at) noexcept {

@@ -13,6 +13,8 @@ namespace flyball::api {
 void append_json_string(std::string& out, std::string_view text);
 // The same without its quotes: what a part of a string becomes. Parts are cut at cut_of_text().
 void append_json_text(std::string& out, std::string_view text);
+// The bytes that append_json_text() appends.
+std::size_t json_text_bytes(std::string_view text) noexcept;
 // The place to cut `text` at so that no character is cut: at most `at`, and above `at` - 4. text.size() if
 // that is less.
 std::size_t cut_of_text(std::string_view text, std::size_t at) noexcept;

@@ -1,4 +1,4 @@
-// The messages of a chat, written in the form that chat templates read, from those of another API.
+// The messages of a chat, written in the form that chat templates read.
 #pragma once
 
 #include <cstddef>

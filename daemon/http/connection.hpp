@@ -42,8 +42,7 @@ struct ExchangeObserver {
 // end_stream or cut_stream.
 class Exchange {
  public:
-  Exchange(Connection* connection, Request request, Peer peer, TimePoint readable,
-           std::shared_ptr<void> entry)
+  Exchange(Connection* connection, Request request, Peer peer, TimePoint readable, std::shared_ptr<void> entry)
       : connection_(connection),
         request_(std::move(request)),
         peer_(std::move(peer)),
@@ -88,8 +87,7 @@ class Exchange {
 
 // A request that its handler has let in by its head.
 struct Entry {
-  std::shared_ptr<void>
-      ticket;  // the handler's own, may be null; until handle() takes it or the request ends
+  std::shared_ptr<void> ticket;  // the handler's own, may be null; until handle() takes it or the request ends
   // The id of the app that asks (by its key, its unix uid, or as default_app); "" for a stranger.
   std::string client;
 };
@@ -140,7 +138,7 @@ class Connection {
   }
   // Working from the first byte of a known app's request on; a stranger's, from its whole arrival on.
   Activity activity() const noexcept;
-  bool known() const noexcept { return !client_.empty(); }       // an app has been known on it
+  bool known() const noexcept { return !client_.empty(); }  // an app has been known on it
   std::uint64_t requests() const noexcept { return requests_; }  // whose whole head has come
   // The owner of the connection's turns: the app last known on it, or all newcomers, or all strangers.
   std::string_view owner() const noexcept;
@@ -187,7 +185,7 @@ class Connection {
   const std::function<void()> wake_;
 
   State state_ = State::idle;
-  bool fresh_ = true;  // nothing has come yet
+  bool fresh_ = true;         // nothing has come yet
   std::uint64_t requests_ = 0;
   bool inside_ = false;       // in one of the calls that look for themselves
   bool close_after_ = false;  // the answer being given is the last
@@ -196,8 +194,8 @@ class Connection {
   bool http_1_0_ = false;
   bool asked_to_close_ = false;
   std::vector<Field> origin_fields_;  // Handler::fields_for_origin for the present request
-  bool paused_writer_ = false;        // write() said "behind"
-  std::string client_;                // as Entry has it, of the latest request that was not a stranger's
+  bool paused_writer_ = false;  // write() said "behind"
+  std::string client_;  // as Entry has it, of the latest request that was not a stranger's
   std::string in_;
   HeadScanner scanner_;
   std::optional<RequestParser> parser_;

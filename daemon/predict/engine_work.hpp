@@ -82,8 +82,7 @@ struct Stay {
   bool came_before = false;          // to another engine
   bool moved = false;                // its settings are others than those it came with
   bool resumed = false;  // continues an answer of another engine: its times say nothing of a prompt
-  bool scored =
-      false;  // its whole prompt is computed, more slowly than others: its TTFT says nothing of them
+  bool scored = false;   // its whole prompt is computed, more slowly: its TTFT says nothing of others
   // As predicted when it came, with what had not been corrected by the ratios seen; 0: it is not judged.
   double raw_ttft = 0, raw_tpot = 0;  // seconds
   Times ttft, tpot;

@@ -195,22 +195,22 @@ struct Predictor::Engine {
   double trust = 1;  // share of what should be held that engines report as cached
   std::int64_t process = 0;
   std::uint64_t kv_tokens = 0;  // EngineState::kv_tokens
-  std::string digest;           // of the file that it loaded last
+  std::string digest;  // of the file that it loaded last
   bool loaded = false;
-  bool starts = false;                          // EngineState::starts
-  bool fresh = true;                            // nobody has had a token of its process
+  bool starts = false;  // EngineState::starts
+  bool fresh = true;    // nobody has had a token of its process
   bool surprised = false;                       // by first prompts of a process, and by no other prompt since
   std::uint64_t processes = 0, surprising = 0;  // so far; the one that surprised
   std::optional<TimePoint> load_began;
-  std::uint64_t load_seen_by = 0;       // the stay that it began for; 0: that has left
-  double until_room = 0;                // of a load that began now: seconds until others have ended for it
-  double load_waits = 0;                // the same of the load that is under way
-  double load_evicts = 0;               // the part of it that is not others' answers
+  std::uint64_t load_seen_by = 0;    // the stay that it began for; 0: that has left
+  double until_room = 0;             // of a load that began now: seconds until others have ended for it
+  double load_waits = 0;             // the same of the load that is under way
+  double load_evicts = 0;            // the part of it that is not others' answers
   std::optional<double> load_foreseen;  // seconds that it was to take besides; nullopt: nobody knew
-  std::optional<TimePoint> seen_at;     // when its latest first token came
-  std::uint32_t trials = 0;             // in a row, that showed nothing
-  TimePoint trial_at{};                 // when the latest of them began
-  std::optional<std::uint64_t> book;    // its generation
+  std::optional<TimePoint> seen_at;  // when its latest first token came
+  std::uint32_t trials = 0;          // in a row, that showed nothing
+  TimePoint trial_at{};              // when the latest of them began
+  std::optional<std::uint64_t> book;  // its generation
   TimePoint book_asked{};
 
   // `request` may be there already, and wait.

@@ -49,7 +49,7 @@ struct EngineState {
   std::int64_t process = 0;     // another one has forgotten every prefix
   std::uint64_t kv_tokens = 0;  // room of its KV; 0: not known
   std::uint64_t kv_tokens_used = 0;
-  bool spills = false;           // KV that is not in its room lies on the disk
+  bool spills = false;  // KV that is not in its room lies on the disk
   std::string_view digest = {};  // of the file that it has loaded: what another one taught is forgotten
   bool starts = false;           // it loads the model, and has the memory
 };
@@ -87,7 +87,7 @@ struct Query {
   std::uint32_t slots = 1;                    // sequences that an engine of the model computes at once
   std::span<const EngineState> engines = {};  // those without a row have not been started
   std::span<const Neighbour> neighbours = {};
-  std::span<const LineState> lines = {};  // at those without a row turns come in order of arrival
+  std::span<const LineState> lines = {};      // at those without a row turns come in order of arrival
   const measure::Book* book = nullptr;
   std::int64_t unix_seconds = 0;  // for the book
   TimePoint now{};
@@ -96,8 +96,8 @@ struct Query {
   // `profiles`.
   config::RequestSettings settings = {};
   std::span<const ProfileTarget> profiles = {};
-  bool hard_slo = false;              // route::SloGate finds out whether a figure still holds
-  bool interactive = true;            // people wait for its answers
+  bool hard_slo = false;      // route::SloGate finds out whether a figure still holds
+  bool interactive = true;    // people wait for its answers
   bool asks_delay_to_others = false;  // the policy reads it; else it is not computed
 };
 
@@ -270,8 +270,8 @@ class Predictor {
     Group group;
   };
   std::deque<Devices> devices_;  // engines point to their groups
-  std::uint64_t last_ = 0;       // stay
-  TimePoint now_{};              // the latest that came in
+  std::uint64_t last_ = 0;  // stay
+  TimePoint now_{};  // the latest that came in
   std::vector<Lesson> lessons_;  // in the order in which they came; what they teach is not fitted yet
   std::map<std::string, std::unique_ptr<Model>, std::less<>> models_;
   std::map<std::string, PerBackend, std::less<>> quality_;

@@ -17,7 +17,7 @@ const daemon = await serve();
 
 const standIn = (text) => text.replaceAll('http://127.0.0.1:8080', daemon.url).replaceAll('KEY', keys.main).replaceAll('qwen3', 'demo');
 
-// What a program prints. One that fails is the test's failure.
+// Runs a program and gives its output. A program that fails is the test's failure.
 async function output(command, ...args) {
   const child = spawn(command, args, { cwd: home, stdio: ['ignore', 'pipe', 'pipe'] });
   let out = '';

@@ -290,7 +290,7 @@ const tests = {
     assert.deepEqual(logprobs.token_logprobs.slice(prompt_tokens), answer.logprobs.token_logprobs);
     const begins = logprobs.text_offset.slice(prompt_tokens).map((at) => at - 'Once upon'.length);
     assert.deepEqual(begins, answer.logprobs.text_offset);
-    // As lm-evaluation-harness asks: the tokens of the whole text score what the model has said as it said it.
+    // lm-evaluation-harness asks so: the tokens of the whole text score what the model has said as it said it.
     const { tokens } = await client.post('/../tokenize', { body: { model: 'demo', prompt: text } });
     for (const max_tokens of [0, 1]) {
       const scored = await legacy({ prompt: [tokens, tokens], max_tokens, logprobs: 1, echo: true });

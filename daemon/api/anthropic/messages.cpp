@@ -31,14 +31,6 @@ std::unexpected<Error> not_served(std::string_view type, const std::string& plac
                      "is " + config::quoted(type) + ", but is served as " + std::string(served) + " only");
 }
 
-Result<std::string_view> text_member(JsonView block, std::string_view name, const std::string& place) {
-  const JsonView value = block.member(name);
-  const std::string here = place + "." + std::string(name);
-  if (!value) return field_error(ErrorCode::missing_field, here, "is required");
-  if (!value.is_string()) return field_error(ErrorCode::invalid_value, here, "must be a string");
-  return value.text();
-}
-
 class MessagesReader {
  public:
   MessagesReader(std::size_t bytes, UnknownFields& unknown) : unknown_(unknown), out_(bytes) {}

@@ -21,20 +21,10 @@
 namespace flyball::api::anthropic {
 namespace {
 
-// An object of the body, its members known; absent where it is not there.
-Result<JsonView> read_object(const Fields& body, std::string_view name, FieldOf of, UnknownFields& unknown) {
-  const JsonView object = body.member(name);
-  if (!object) return JsonView();
-  if (!object.is_object())
-    return field_error(ErrorCode::invalid_value, std::string(name), "must be an object");
-  if (auto ok = check_members(object, field_table(), of, kBoth, std::string(name), unknown); !ok)
-    return pass(ok);
-  return object;
-}
-
 // Whether the model is to think. The default is false, as in Anthropic's API.
 Result<bool> read_thinking(const Fields& body, UnknownFields& unknown) {
-  const auto thinking = read_object(body, "thinking", FieldOf::thinking, unknown);
+  const auto thinking =
+      checked_object(body.member("thinking"), field_table(), FieldOf::thinking, kBoth, "thinking", unknown);
   if (!thinking) return pass(thinking);
   if (!*thinking) return false;
   const JsonView type = thinking->find("type");
@@ -73,7 +63,8 @@ Result<Asked> read_asked(const Fields& body, UnknownFields& unknown) {
   }
   const auto thinking = read_thinking(body, unknown);
   if (!thinking) return pass(thinking);
-  const auto config = read_object(body, "output_config", FieldOf::output_config, unknown);
+  const auto config = checked_object(body.member("output_config"), field_table(), FieldOf::output_config,
+                                     kBoth, "output_config", unknown);
   if (!config) return pass(config);
   out.output_config = *config;
   const auto effort = read_effort(*config);
@@ -132,14 +123,6 @@ Result<void> read_formats(const Fields& body, JsonView output_config, Generate& 
   return read_format(body.member("output_format"), "output_format", out);
 }
 
-// A constrained answer cannot hold tool calls.
-Result<void> check_one_constraint(const Generate& out) {
-  if (!out.has_tools || !out.base.constraint) return {};
-  return field_error(
-      ErrorCode::unsupported_feature, "tools",
-      "are not served beside '" + out.constraint_field + "': a constrained answer cannot hold tool calls");
-}
-
 // No answer continues a message of the assistant.
 Result<void> check_last(JsonView messages) {
   std::size_t i = 0;
@@ -177,7 +160,7 @@ Result<Generate> parse_messages(JsonView document) {
   if (ok) ok = read_formats(body, asked->output_config, out);
   if (!ok) return pass(ok);
   take_prompt(std::move(*asked), out);
-  if (ok = check_one_constraint(out); !ok) return pass(ok);
+  if (ok = calls::check_constraint(out); !ok) return pass(ok);
   calls::read_calls(out);
   out.writer = std::make_unique<Writer>();
   return out;
@@ -192,7 +175,7 @@ Result<Generate> parse_count_tokens(JsonView document) {
   if (!asked) return pass(asked);
   if (auto ok = read_formats(body, asked->output_config, out); !ok) return pass(ok);
   take_prompt(std::move(*asked), out);
-  if (auto ok = check_one_constraint(out); !ok) return pass(ok);
+  if (auto ok = calls::check_constraint(out); !ok) return pass(ok);
   ask_for_prompt(out, Wanted::prompt_tokens, count_writer("input_tokens"));
   return out;
 }

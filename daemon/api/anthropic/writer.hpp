@@ -23,6 +23,7 @@ class Writer final : public AnswerWriter {
   // Such a call has the input {"INVALID_JSON": text}, in which Anthropic's documents have clients report such
   // a text to a model. Nothing is lost, and no tool takes it for a call without arguments.
   bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override;
+  Remedy remedy() const noexcept override { return {"max_tokens", "Stream it, or ask for fewer tokens."}; }
 
  private:
   enum class Block : std::uint8_t { none, text, thinking, call };

@@ -2,8 +2,17 @@
 
 #include "daemon/api/calls/parser.hpp"
 #include "daemon/api/calls/structure.hpp"
+#include "daemon/api/field_error.hpp"
 
 namespace flyball::api::calls {
+
+Result<void> check_constraint(const Generate& chat) {
+  if (!chat.has_tools || !chat.base.constraint) return {};
+  return field_error(ErrorCode::unsupported_feature, "tools",
+                     "are not served beside '" + chat.constraint_field +
+                         "': a constrained answer cannot hold tool calls. Leave one of them out, or choose "
+                         "no tool by 'tool_choice' where the API has it");
+}
 
 void read_calls(Generate& chat) {
   if (chat.base.constraint) return;

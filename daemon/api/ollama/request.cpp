@@ -151,9 +151,7 @@ Result<Generate> parse_chat(JsonView document) {
   }
   out.has_tools = !prompt.tools.empty();
   if (out.has_tools) out.tools = std::make_shared<ToolSet>(ToolSet{.tools = prompt.tools});
-  if (out.has_tools && out.base.constraint)
-    return field_error(ErrorCode::unsupported_feature, "tools",
-                       "are not served beside 'format': a constrained answer cannot hold tool calls");
+  if (auto ok = calls::check_constraint(out); !ok) return pass(ok);
   tell_think(body, prompt);
   calls::read_calls(out);
   out.prompt_bytes = prompt.messages.json_bytes() + prompt.tools.json_bytes();

@@ -25,7 +25,7 @@ class Writer final : public AnswerWriter {
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
   bool whole(std::span<Choice> choices, const Totals& totals, std::string& out) override;
   Remedy remedy() const noexcept override {
-    return {"options.num_predict", "Stream it, or ask for fewer tokens or top_logprobs."};
+    return {"options.num_predict", "Stream it, or ask for fewer tokens."};
   }
 
  private:

@@ -180,12 +180,7 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
     auto chat = read_chat_prompt(body, out);
     if (!chat) return pass(chat);
     out.has_tools = out.tools != nullptr;
-    if (out.has_tools && out.base.constraint)
-      return fail(ErrorCode::unsupported_feature,
-                  "'tools' are not served beside '" + out.constraint_field +
-                      "': a constrained answer cannot hold tool calls. Leave one of them out, or send the "
-                      "'tool_choice' 'none'.",
-                  "tools");
+    if (ok = calls::check_constraint(out); !ok) return pass(ok);
     calls::read_calls(out);
     out.prompt_bytes = chat->messages.json_bytes() + chat->tools.json_bytes();
     out.prompts.emplace_back(std::move(*chat));

@@ -9,6 +9,7 @@
 #include "daemon/api/openai/tool_choice.hpp"
 
 namespace flyball::api::openai {
+
 Result<ChatPrompt> read_chat_prompt(const Fields& body, Generate& out) {
   const JsonView messages = body.member("messages");
   if (!messages) return missing("messages", out.unknown);

@@ -22,8 +22,8 @@ class Echo {
   std::string_view texts() const noexcept { return texts_; }
   // Whether the first events of a stream have the texts, too: the last one always has them.
   bool is_short() const noexcept { return texts_.size() <= kShortBytes; }
-  // Of memory, and of a stream's events, which its client may not have read. A whole response is encoded as
-  // its client reads it.
+  // The bytes of this, and of its copies in a stream's events, which the client may not have read. A whole
+  // response is encoded as its client reads it.
   std::size_t bytes(bool streamed) const noexcept;
 
  private:

@@ -23,14 +23,6 @@ namespace {
 constexpr std::string_view kResultsLeftOut =
     "Images and files in outputs of calls are left out: models read text here.";
 
-Result<std::string_view> string_member(JsonView object, std::string_view name, const std::string& place) {
-  const JsonView value = object.member(name);
-  const std::string here = place + "." + std::string(name);
-  if (!value) return field_error(ErrorCode::missing_field, here, "is required");
-  if (!value.is_string()) return field_error(ErrorCode::invalid_value, here, "must be a string");
-  return value.text();
-}
-
 bool is_picture_or_file(std::string_view type) noexcept {
   return type == "input_image" || type == "input_file";
 }
@@ -116,7 +108,7 @@ class InputReader {
   }
 
   Result<void> message(JsonView item, const std::string& place) {
-    const auto role = string_member(item, "role", place);
+    const auto role = text_member(item, "role", place);
     if (!role) return pass(role);
     const bool is_system = *role == "system" || *role == "developer";
     if (!is_system && *role != "user" && *role != "assistant")
@@ -145,7 +137,7 @@ class InputReader {
   }
 
   Result<void> call(JsonView item, const std::string& place) {
-    const auto id = string_member(item, "call_id", place), name = string_member(item, "name", place);
+    const auto id = text_member(item, "call_id", place), name = text_member(item, "name", place);
     if (!id) return pass(id);
     if (!name) return pass(name);
     // Each output repeats the name of its call.
@@ -153,7 +145,7 @@ class InputReader {
       return field_error(ErrorCode::invalid_value, place + ".name",
                          "must have 1 to " + std::to_string(kMaxToolNameBytes) + " bytes");
     // An object would nest deeper in the chat than in the body.
-    if (const auto arguments = string_member(item, "arguments", place); !arguments) return pass(arguments);
+    if (const auto arguments = text_member(item, "arguments", place); !arguments) return pass(arguments);
     called_.insert_or_assign(*id, *name);
     end_head();
     turn_.begun = true;
@@ -162,7 +154,7 @@ class InputReader {
   }
 
   Result<void> result(JsonView item, const std::string& place) {
-    const auto id = string_member(item, "call_id", place);
+    const auto id = text_member(item, "call_id", place);
     if (!id) return pass(id);
     const JsonView output = item.member("output");
     if (!output) return field_error(ErrorCode::missing_field, place + ".output", "is required");
@@ -256,7 +248,7 @@ class InputReader {
 
   static Result<void> add_text(JsonView part, std::string_view name, const std::string& place,
                                JoinedText& text) {
-    const auto value = string_member(part, name, place);
+    const auto value = text_member(part, name, place);
     if (!value) return pass(value);
     text.add(*value);
     return {};

@@ -36,14 +36,6 @@ constexpr std::array<std::string_view, 6> kOfOtherItems{"file_search_call.result
 
 constexpr std::array<std::string_view, 3> kSummaries{"auto", "concise", "detailed"};
 
-// An object of the body, its members known; absent where it is not there.
-Result<JsonView> read_object(JsonView object, FieldOf of, const std::string& place, UnknownFields& unknown) {
-  if (!object) return JsonView();
-  if (!object.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
-  if (auto ok = check_members(object, field_table(), of, kCreate, place, unknown); !ok) return pass(ok);
-  return object;
-}
-
 Result<void> read_include(JsonView include, Shape& shape) {
   if (!include) return {};
   if (!include.is_array())
@@ -87,7 +79,8 @@ Result<void> check_labels(JsonView format, const std::string& place, bool has_sc
 
 Result<void> read_format(JsonView format, Generate& out) {
   const std::string place = "text.format";
-  const auto object = read_object(format, FieldOf::text_format, place, out.unknown);
+  const auto object =
+      checked_object(format, field_table(), FieldOf::text_format, kCreate, place, out.unknown);
   if (!object) return pass(object);
   if (!*object) return {};
   const JsonView type = format.member("type"), schema = format.member("schema");
@@ -115,14 +108,16 @@ Result<void> read_format(JsonView format, Generate& out) {
 }
 
 Result<void> read_text(const Fields& body, Generate& out) {
-  const auto text = read_object(body.member("text"), FieldOf::text, "text", out.unknown);
+  const auto text =
+      checked_object(body.member("text"), field_table(), FieldOf::text, kCreate, "text", out.unknown);
   if (!text) return pass(text);
   return *text ? read_format(text->member("format"), out) : Result<void>();
 }
 
 // The effort; absent where none is said.
 Result<JsonView> read_reasoning(const Fields& body, Shape& shape, UnknownFields& unknown) {
-  const auto reasoning = read_object(body.member("reasoning"), FieldOf::reasoning, "reasoning", unknown);
+  const auto reasoning = checked_object(body.member("reasoning"), field_table(), FieldOf::reasoning, kCreate,
+                                        "reasoning", unknown);
   if (!reasoning) return pass(reasoning);
   if (!*reasoning) return JsonView();
   for (const std::string_view name : {"summary", "generate_summary"}) {
@@ -142,7 +137,8 @@ Result<void> check_others(const Fields& body, bool stream, UnknownFields& unknow
     return field_error(ErrorCode::invalid_value, "stream_options", "is only allowed when 'stream' is true");
   if (metadata && !metadata.is_object())
     return field_error(ErrorCode::invalid_value, "metadata", "must be an object");
-  const auto known = read_object(options, FieldOf::stream_options, "stream_options", unknown);
+  const auto known =
+      checked_object(options, field_table(), FieldOf::stream_options, kCreate, "stream_options", unknown);
   if (!known) return pass(known);
   return body.refused();
 }
@@ -195,12 +191,7 @@ Result<Generate> parse_create(JsonView document) {
   if (!prompt) return pass(prompt);
   out.tools = tools->set;
   out.has_tools = out.tools != nullptr;
-  if (out.has_tools && out.base.constraint)
-    return fail(ErrorCode::unsupported_feature,
-                "'tools' are not served beside '" + out.constraint_field +
-                    "': a constrained answer cannot hold tool calls. Leave one of them out, or send the "
-                    "'tool_choice' 'none'.",
-                "tools");
+  if (ok = calls::check_constraint(out); !ok) return pass(ok);
   calls::read_calls(out);
   out.prompt_bytes = prompt->messages.json_bytes() + prompt->tools.json_bytes();
   out.prompts.emplace_back(std::move(*prompt));

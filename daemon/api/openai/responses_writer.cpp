@@ -49,12 +49,6 @@ std::string_view status_of(bool is_complete) noexcept {
   return is_complete ? "completed" : "incomplete";
 }
 
-std::size_t json_bytes(std::string_view text) {
-  std::string json;
-  append_json_text(json, text);
-  return json.size();
-}
-
 // The end of a response.
 void append_usage(std::string& out, const Totals* totals) {
   out.append(R"(,"usage":)");
@@ -82,11 +76,11 @@ void Writer::begin(const AnswerHead& head) {
 
 std::size_t Writer::cost(const AnswerEvent& event) const {
   if (const auto* text = std::get_if<event::Text>(&event))
-    return text->text.size() + kRepeats * json_bytes(text->text);
+    return text->text.size() + kRepeats * json_text_bytes(text->text);
   if (const auto* thought = std::get_if<event::Reasoning>(&event))
-    return thought->text.size() + (kRepeats + (shape_.encrypted ? 2 : 0)) * json_bytes(thought->text);
+    return thought->text.size() + (kRepeats + (shape_.encrypted ? 2 : 0)) * json_text_bytes(thought->text);
   if (const auto* arguments = std::get_if<event::CallArguments>(&event))
-    return arguments->json.size() + kRepeatsOfCall * json_bytes(arguments->json);
+    return arguments->json.size() + kRepeatsOfCall * json_text_bytes(arguments->json);
   if (const auto* call = std::get_if<event::CallBegin>(&event))
     return (1 + kRepeatsOfCall) * (call->id.size() + call->name.size());
   return 0;

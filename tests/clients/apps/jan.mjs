@@ -5,7 +5,7 @@ import { chatOf, checkUsage, question, tool } from './wire.mjs';
 
 export default function tests(openai) {
   const key = openai.headers.Authorization.slice('Bearer '.length);
-  // Of a server at localhost or 127.0.0.1 it says where it comes from.
+  // Jan sends its own origin to a server at localhost or 127.0.0.1.
   const jan = openai.with({ 'x-api-key': key, Origin: 'tauri://localhost' });
   const messages = [
     { role: 'system', content: 'You are Jan.' },

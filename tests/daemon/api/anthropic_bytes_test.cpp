@@ -2,7 +2,6 @@
 // masked, and a carriage return is written as \r.
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -13,53 +12,14 @@
 #include "daemon/api/native/codec.hpp"
 #include "daemon/api/openai/codec.hpp"
 #include "tests/daemon/api/inference.hpp"
+#include "tests/daemon/api/pieces.hpp"
 
 namespace flyball::testing {
 namespace {
 
-// The fake engine's pieces: "t0 " is thought, "t1 " is text, and the next two are a call.
-class PiecesAsBlocks final : public api::TextParser {
- public:
-  void parse(std::string_view text, bool, api::AnswerEvents& out) override {
-    switch (piece_++) {
-      case 0:
-        out.push_back(api::event::Reasoning{text});
-        return;
-      case 2:
-        out.push_back(api::event::CallBegin{0, "toolu_1", "weather"});
-        out.push_back(api::event::CallArguments{0, R"({"city":)"});
-        return;
-      case 3:
-        out.push_back(api::event::CallArguments{0, R"("Bern"})"});
-        out.push_back(api::event::CallEnd{0, true});
-        return;
-      default:
-        out.push_back(api::event::Text{text});
-    }
-  }
-  void end(api::AnswerEvents& out) override {
-    if (piece_ == 3) out.push_back(api::event::CallEnd{0, false});
-  }
-  bool in_reasoning() const noexcept override { return piece_ == 0; }
-
- private:
-  int piece_ = 0;
-};
-
 // Anthropic's API, whose answers have blocks of every type.
 api::Codecs codecs_with_blocks() {
-  const api::Codec& codec = api::anthropic::kCodec;
-  static const api::Codec with_blocks{codec.name, codec.routes, codec.keys,
-                                      [](const api::Route& route, const http::Request& request) {
-                                        auto operation = api::anthropic::kCodec.parse(route, request);
-                                        if (operation)
-                                          if (auto* generate = std::get_if<api::Generate>(&*operation))
-                                            generate->parser = [](const AnswerForm&, std::string_view) {
-                                              return std::make_unique<PiecesAsBlocks>();
-                                            };
-                                        return operation;
-                                      },
-                                      codec.error};
+  static const api::Codec with_blocks = with_parts<api::anthropic::kCodec>();
   static const std::array<const api::Codec*, 3> all{&api::native::kCodec, &with_blocks, &api::openai::kCodec};
   return all;
 }
@@ -149,16 +109,16 @@ data: {"type":"message_stop"}
 )");
 }
 
-TEST_F(AnthropicBytes, WholeMessageWithThinkingAndACall) {
+TEST_F(AnthropicBytes, WholeMessageWithThinkingAndCalls) {
   script.tokens = 4;
   const std::string answer = ask("", blocks);
   EXPECT_EQ(
       answer.substr(answer.find("{\"id\"")),
-      R"({"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[{"type":"thinking","thinking":"t0 ","signature":""},{"type":"text","text":"t1 "},{"type":"tool_use","id":"toolu_1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}}],"stop_reason":"tool_use","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":1}}}
+      R"({"id":"msg_ID","type":"message","role":"assistant","model":"demo","container":null,"context_management":null,"diagnostics":null,"content":[{"type":"thinking","thinking":"t0 ","signature":""},{"type":"text","text":"t1 "},{"type":"tool_use","id":"call_1","name":"weather","caller":{"type":"direct"},"input":{"city":"Bern"}},{"type":"tool_use","id":"call_2","name":"clock","caller":{"type":"direct"},"input":{}}],"stop_reason":"tool_use","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":4,"server_tool_use":null,"fallback_credit":null,"iterations":null,"cache_creation":null,"inference_geo":null,"service_tier":null,"speed":null,"output_tokens_details":{"thinking_tokens":1}}}
 )");
 }
 
-TEST_F(AnthropicBytes, StreamedMessageWithThinkingAndACall) {
+TEST_F(AnthropicBytes, StreamedMessageWithThinkingAndCalls) {
   script.tokens = 4;
   const std::string answer = ask(R"(,"stream":true)", blocks);
   EXPECT_EQ(answer.substr(answer.find("N\\r\n")), R"(N\r
@@ -191,7 +151,7 @@ event: content_block_stop
 data: {"type":"content_block_stop","index":1}
 
 event: content_block_start
-data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"weather","caller":{"type":"direct"},"input":{}}}
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"call_1","name":"weather","caller":{"type":"direct"},"input":{}}}
 
 event: content_block_delta
 data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"city\":"}}
@@ -203,6 +163,15 @@ data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta"
 
 event: content_block_stop
 data: {"type":"content_block_stop","index":2}
+
+event: content_block_start
+data: {"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"call_2","name":"clock","caller":{"type":"direct"},"input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{}"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":3}
 
 \r
 N\r
@@ -222,7 +191,7 @@ TEST_F(AnthropicBytes, ACallThatBreaksOffIsStreamedAsItCame) {
   script.tokens = 3;
   const std::string answer = ask(R"(,"stream":true)", blocks);
   EXPECT_EQ(answer.substr(answer.rfind("event: content_block_start")), R"(event: content_block_start
-data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"weather","caller":{"type":"direct"},"input":{}}}
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"call_1","name":"weather","caller":{"type":"direct"},"input":{}}}
 
 event: content_block_delta
 data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"city\":"}}

@@ -1,7 +1,6 @@
 // Whole HTTP answers of OpenAI's Responses API, byte for byte: a changed byte is a changed API. Ids and times
 // are masked, and a carriage return is written as \r.
 #include <array>
-#include <memory>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -11,56 +10,14 @@
 #include "daemon/api/native/codec.hpp"
 #include "daemon/api/openai/codec.hpp"
 #include "tests/daemon/api/inference.hpp"
+#include "tests/daemon/api/pieces.hpp"
 
 namespace flyball::testing {
 namespace {
 
-// The fake engine's pieces: "t0 " is reasoning, "t1 " is text, and the next two are two calls.
-class PiecesAsItems final : public api::TextParser {
- public:
-  void parse(std::string_view text, bool, api::AnswerEvents& out) override {
-    switch (piece_++) {
-      case 0:
-        out.push_back(api::event::Reasoning{text});
-        return;
-      case 2:
-        out.push_back(api::event::CallBegin{0, "call_1", "weather"});
-        out.push_back(api::event::CallArguments{0, R"({"city":)"});
-        return;
-      case 3:
-        out.push_back(api::event::CallArguments{0, R"("Bern"})"});
-        out.push_back(api::event::CallEnd{0, true});
-        out.push_back(api::event::CallBegin{1, "call_2", "clock"});
-        out.push_back(api::event::CallArguments{1, "{}"});
-        out.push_back(api::event::CallEnd{1, true});
-        return;
-      default:
-        out.push_back(api::event::Text{text});
-    }
-  }
-  void end(api::AnswerEvents& out) override {
-    if (piece_ == 3) out.push_back(api::event::CallEnd{0, false});
-  }
-  bool in_reasoning() const noexcept override { return piece_ == 0; }
-
- private:
-  int piece_ = 0;
-};
-
 // OpenAI's API, whose responses have items of every type.
 api::Codecs codecs_with_items() {
-  const api::Codec& codec = api::openai::kCodec;
-  static const api::Codec with_items{codec.name, codec.routes, codec.keys,
-                                     [](const api::Route& route, const http::Request& request) {
-                                       auto operation = api::openai::kCodec.parse(route, request);
-                                       if (operation)
-                                         if (auto* generate = std::get_if<api::Generate>(&*operation))
-                                           generate->parser = [](const AnswerForm&, std::string_view) {
-                                             return std::make_unique<PiecesAsItems>();
-                                           };
-                                       return operation;
-                                     },
-                                     codec.error};
+  static const api::Codec with_items = with_parts<api::openai::kCodec>();
   static const std::array<const api::Codec*, 2> all{&api::native::kCodec, &with_items};
   return all;
 }
