@@ -602,8 +602,8 @@ const tests = {
   },
 
   async 'responses: none is kept'() {
-    for (const asks of [client.responses.retrieve('resp_1'), client.responses.delete('resp_1'), client.responses.cancel('resp_1')])
-      assert.match((await refused(asks, 404, 'not_found')).message, /No response is kept/);
+    for (const method of ['retrieve', 'delete', 'cancel'])
+      assert.match((await refused(client.responses[method]('resp_1'), 404, 'not_found')).message, /No response is kept/);
     const items = client.responses.inputItems.list('resp_1');
     await refused(Promise.resolve(items), 404, 'not_found');
   },
