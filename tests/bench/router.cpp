@@ -1,11 +1,12 @@
 // The router's own cost: the real Gateway over an engine that answers at once, under an open-loop load from
 // another process. From inside: request readable to first byte written, engine time subtracted (the
 // histograms that /metrics exports). From outside: the moment a request was due to the first byte of its
-// answer, loopback included. And the processor time of the gateway's I/O thread for each request, which is
-// what a large body takes from every other client.
+// answer, loopback included. And the processor time and page faults of the gateway's I/O thread for each
+// request, which a large body takes from every other client. The frame to a worker is made and dropped.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -29,6 +30,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <nlohmann/json.hpp>
 
+#include "backends/worker/codec.hpp"
 #include "config/config.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/api/table/codecs.hpp"
@@ -221,6 +223,12 @@ double thread_seconds() {
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
 }
 
+long thread_page_faults() {
+  rusage used{};
+  ::getrusage(RUSAGE_THREAD, &used);
+  return used.ru_minflt;
+}
+
 int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
   boost::asio::io_context io(1);
   testing::FakeFleet fleet(io);
@@ -235,10 +243,13 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
   const std::string url = server.urls().at(0);
   const auto port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
   if (::write(port_fd, &port, sizeof port) != sizeof port) return 1;
-  fleet.backend("demo", "cpu").script = [&](const CompletionRequest&) {
-    if (fleet.backend("demo", "cpu").started.size() > 4096) fleet.backend("demo", "cpu").started.clear();
+  testing::FakeBackend& engine = fleet.backend("demo", "cpu");
+  engine.keeps_started = false;
+  engine.script = [&](const CompletionRequest& request) {
     fleet.acquired.clear();
-    return testing::Script{.tokens = 8};
+    fleet.askers.clear();
+    const auto frame = worker::encode(worker::Start{1, request});
+    return frame ? testing::Script{.tokens = 8} : testing::Script{.refuse = frame.error()};
   };
 
   std::vector<double> outside;
@@ -257,8 +268,10 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
   };
   read();
   const double before = thread_seconds();
+  const long faults_before = thread_page_faults();
   io.run();
   const double io_thread = thread_seconds() - before;
+  const auto faults = static_cast<double>(thread_page_faults() - faults_before);
   int status = 0;
   ::waitpid(load, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
@@ -277,6 +290,7 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
       {"router_overhead_p50_us", metrics.router_overhead_quantile(0.5) * 1e6},
       {"router_overhead_p99_us", metrics.router_overhead_quantile(0.99) * 1e6},
       {"io_thread_per_request_us", io_thread / static_cast<double>(service.finished()) * 1e6},
+      {"io_thread_page_faults_per_request", faults / static_cast<double>(service.finished())},
       {"policy_eval_p50_us", metrics.policy_eval_quantile(0.5) * 1e6},
       {"policy_eval_p99_us", metrics.policy_eval_quantile(0.99) * 1e6},
       {"first_byte_outside_p50_us", percentile(outside, 0.5) * 1e6},
@@ -287,7 +301,7 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
     std::printf("%.0f requests/s, %zu measured, %s\n", options.rate, outside.size(),
                 options.stream ? "streamed" : "whole");
     for (const auto& [key, value] : out.items())
-      if (key.ends_with("_us")) std::printf("  %-28s %8.1f\n", key.c_str(), value.get<double>());
+      if (key.ends_with("_us") || key.ends_with("_per_request")) std::printf("  %-34s %8.1f\n", key.c_str(), value.get<double>());
   }
   return 0;
 }

@@ -73,7 +73,7 @@ BackendLoad FakeBackend::load() const noexcept {
 Result<Ticket> FakeBackend::start(CompletionRequest request, std::shared_ptr<EventSink> sink) {
   auto running = std::make_shared<Running>();
   running->script = script(request);
-  started.push_back(request);
+  if (keeps_started) started.push_back(request);
   if (running->script.refuse) return std::unexpected(*running->script.refuse);
   if (request.total_tokens > 0) {  // as the engine's preparation has it
     if (request.total_tokens <= kPromptTokens)

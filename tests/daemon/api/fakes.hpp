@@ -51,6 +51,7 @@ class FakeBackend final : public Backend {
   std::vector<Token> prompt{11, 12, 11, 999, 0, 1, 2};
   std::string prompt_text = "the \"prompt\"'s text";
   std::vector<CompletionRequest> started;
+  bool keeps_started = true;  // false: `started` stays empty
   std::uint32_t cancelled = 0, emitted = 0, paused = 0, resumed = 0;
   std::size_t live() const noexcept { return running_.size(); }
 
