@@ -35,6 +35,7 @@ constexpr std::array kRows{
     Row{CallFormat::granite, "<|tool_call|>"},
     Row{CallFormat::llama3, "<|python_tag|>"},
     Row{CallFormat::llama3, "<|start_header_id|>", "ipython"},
+    Row{CallFormat::llama3, "<|header_start|>", "ipython"},
     Row{CallFormat::glm4, "<|observation|>"},
 };
 

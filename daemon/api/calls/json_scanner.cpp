@@ -185,6 +185,17 @@ Scan JsonScanner::take(char byte) {
   return Scan::more;
 }
 
+bool is_json(std::string_view text) {
+  JsonScanner scanner;
+  Scan scan = Scan::more;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (scan != Scan::more) return false;
+    scan = scanner.take(text[i]);
+  }
+  // A number ends where something follows.
+  return scan == Scan::last || (scan == Scan::more && scanner.take(' ') == Scan::behind);
+}
+
 void JsonStringDecoder::put(std::uint32_t code_point, std::string& out) {
   const auto tail = [&](int shift) { out += static_cast<char>(0x80 | (code_point >> shift & 0x3F)); };
   if (code_point < 0x80) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/api/calls/json_scanner.hpp"
+#include "daemon/api/calls/python_literal.hpp"
 #include "daemon/api/json_text.hpp"
 
 namespace flyball::api::calls {
@@ -75,17 +76,6 @@ bool allows(const ValueTypes& types, char first) {
   }
 }
 
-bool is_json(std::string_view text) {
-  JsonScanner scanner;
-  Scan scan = Scan::more;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (scan != Scan::more) return false;
-    scan = scanner.take(text[i]);
-  }
-  // A number ends where something follows.
-  return scan == Scan::last || (scan == Scan::more && scanner.take(' ') == Scan::behind);
-}
-
 bool is_integer(std::string_view json) {
   return json.find_first_not_of("-0123456789") == std::string_view::npos;
 }
@@ -111,7 +101,9 @@ std::optional<std::string> json_of(std::string_view text, const ValueTypes& type
   if (text == "True" && types.boolean) return "true";
   if (text == "False" && types.boolean) return "false";
   if (text == "None" && types.null && !types.string) return "null";
-  if (!allows(types, text.front()) || !is_json(text)) return std::nullopt;
+  if (!allows(types, text.front())) return std::nullopt;
+  // A list or a dict as Python prints it: where strings are allowed, it is one.
+  if (!is_json(text)) return types.string ? std::nullopt : json_of_python(text);
   const bool is_number = text.front() == '-' || (text.front() >= '0' && text.front() <= '9');
   if (is_number && !types.number && !is_integer(text)) return std::nullopt;
   return std::string(text);

@@ -25,7 +25,8 @@ ValueTypes types_of(JsonView schema);
 ValueTypes types_of_parameter(JsonView function, std::string_view name);
 
 // The JSON that the text is: a value of an allowed type other than string, white space around it dropped.
-// "True", "False" and "None" are read as Python spells them. nullopt: the text is a string.
+// "True", "False" and "None" are read as Python spells them, and so are lists and objects that cannot be
+// strings. nullopt: the text is a string.
 std::optional<std::string> json_of(std::string_view text, const ValueTypes& types);
 
 // Appends one byte of a JSON string: escaped, or a byte of UTF-8 as it is.

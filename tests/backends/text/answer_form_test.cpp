@@ -34,6 +34,7 @@ INSTANTIATE_TEST_SUITE_P(
         KnownTemplate{"<|start_of_role|> <tool_call>", CallFormat::hermes},
         KnownTemplate{"<|start_header_id|>ipython<|end_header_id|> <|python_tag|>", CallFormat::llama3},
         KnownTemplate{"<|start_header_id|>ipython<|end_header_id|>", CallFormat::llama3},
+        KnownTemplate{"<|header_start|>ipython<|header_end|>", CallFormat::llama3},
         KnownTemplate{"<|start_header_id|> <|python_tag|> <tool_call>", CallFormat::hermes},
         KnownTemplate{"[AVAILABLE_TOOLS] [TOOL_CALLS]", CallFormat::mistral},
         KnownTemplate{"[TOOL_CALLS] [CALL_ID] [ARGS]", CallFormat::mistral_v11},
