@@ -249,7 +249,7 @@ class CallStructure {
     return json;
   }
 
-  std::string_view separator() const { return row_.list ? ", " : row_.separator; }
+  std::string_view separator() const { return row_.list ? list_.between : row_.separator; }
 
   // Reasoning that the answer may begin with, where calls without a marker would follow it.
   void whole_reasoning() {
@@ -417,10 +417,10 @@ class CallStructure {
       one_call_sections(each);
       return;
     }
-    const std::string open = std::string(each.open) + (row_.list ? "[" : line());
+    const std::string open = std::string(each.open) + (row_.list ? std::string(list_.open) : line());
     out_.tag(
         open, [&] { out_.separated([&] { tags(); }, between(), one_); },
-        (row_.list ? "]" : "") + std::string(each.close));
+        std::string(row_.list ? list_.close : "") + std::string(each.close));
   }
   std::string line() const { return row_.notation == Notation::xml ? "\n" : ""; }
   std::string_view between() const { return row_.notation == Notation::xml ? "" : separator(); }
@@ -609,9 +609,18 @@ class CallStructure {
     });
   }
 
+  // A list of calls as the model's template writes it.
+  struct List {
+    std::string_view open = "[", between = ", ", close = "]";
+  };
+  static List list_of(CallFormat format) {
+    return format == CallFormat::command_r7b ? List{"[\n    ", ",\n    ", "\n]"} : List{};
+  }
+
   const ToolSet& tools_;
   const AnswerForm& form_;
   const FormatRow& row_;
+  const List list_ = list_of(row_.format);
   const bool one_;
   std::vector<Tool> all_;                    // those that may be called
   std::vector<std::vector<Parameter>> xml_;  // of each; empty of other notations
