@@ -65,6 +65,26 @@ Result<const config::AppManifest*> who_asks(const InForce& state, Access access,
   return state.apps.identify(credentials);
 }
 
+// Whether no browser sends such a request for a web page unasked: it has a key, whose field a page may add
+// after a preflight alone, and no Origin.
+bool no_page_sends(const apps::Credentials& sent) noexcept {
+  return !sent.web_page && (!sent.authorization.empty() || !sent.own.value.empty());
+}
+
+Result<void> check_type(std::string_view type, BodyType body, bool may_be_unsaid) {
+  if (has_type(type, body)) return {};
+  const bool json_unsaid = body == BodyType::json && is_type_unsaid(type);
+  if (json_unsaid && may_be_unsaid) return {};
+  std::string message =
+      type.empty() ? "There is no Content-Type" : "The Content-Type is " + config::quoted(type);
+  message += "; it must be " + std::string(to_string(body)) + ".";
+  if (json_unsaid)
+    message +=
+        " curl sends it with -H 'Content-Type: application/json'. A request that has an API key and is not a "
+        "web page's needs none.";
+  return fail(ErrorCode::unsupported_media_type, std::move(message));
+}
+
 }  // namespace
 
 Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch& match,
@@ -81,7 +101,8 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
                 "This path does not take this method; it takes " + match.allow + ".");
   if (auto one = check_one_credential(*match.codec, request); !one) return pass(one);
   const Route& route = *match.route;
-  auto app = who_asks(state, route.access, credentials(*match.codec, request, peer));
+  const apps::Credentials sent = credentials(*match.codec, request, peer);
+  auto app = who_asks(state, route.access, sent);
   if (!app) return pass(app);
   if (route.asks_for) {
     const config::Capability served = config::capability(*route.asks_for);
@@ -90,12 +111,8 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
   const std::string_view coding = request.field("Content-Encoding");
   if (!coding.empty() && !http::equals_ignoring_case(coding, "identity"))
     return fail(ErrorCode::unsupported_coding, "Content-Encoding is not accepted: send the body as it is.");
-  const std::string_view type = request.field("Content-Type");
-  if (!has_type(type, route.body))
-    return fail(ErrorCode::unsupported_media_type,
-                (type.empty() ? std::string("There is no Content-Type")
-                              : "The Content-Type is " + config::quoted(type)) +
-                    "; it must be " + std::string(to_string(route.body)) + ".");
+  if (auto type = check_type(request.field("Content-Type"), route.body, no_page_sends(sent)); !type)
+    return pass(type);
   return app;
 }
 

@@ -5,11 +5,32 @@
 namespace flyball::api {
 namespace {
 
-bool matches(const Route& route, const http::Request& head) noexcept {
+// Whether `path` is `plain` but for slashes that base URLs ending in '/' leave: doubled ones, and some at its
+// end.
+bool spells(std::string_view path, std::string_view plain) noexcept {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (path[i] == '/' && (at == plain.size() || (i > 0 && path[i - 1] == '/'))) continue;
+    if (at == plain.size() || path[i] != plain[at]) return false;
+    ++at;
+  }
+  return at == plain.size();
+}
+
+// `loosely`: the path may have slashes to spare. Those of operators and viewers may not: a proxy that refuses
+// /metrics refuses its one spelling. Nor may those with ids, which may hold any slash.
+bool matches(const Route& route, const http::Request& head, bool loosely) noexcept {
   const std::string_view path = head.path();
   if (!route.header.empty() && head.field(route.header).empty()) return false;
+  if (loosely) return route.access == Access::app && !route.takes_id() && spells(path, route.path);
   if (!route.takes_id()) return path == route.path;
   return path.starts_with(route.path) && path.size() > route.path.size();
+}
+
+std::string_view without_parameters(std::string_view content_type) noexcept {
+  content_type = content_type.substr(0, content_type.find(';'));
+  while (!content_type.empty() && content_type.back() == ' ') content_type.remove_suffix(1);
+  return content_type;
 }
 
 int hex_digit(char c) noexcept {
@@ -32,10 +53,14 @@ std::string listed_routes(Codecs codecs) {
 }  // namespace
 
 bool has_type(std::string_view content_type, BodyType type) noexcept {
-  if (type == BodyType::none) return true;
-  content_type = content_type.substr(0, content_type.find(';'));
-  while (!content_type.empty() && content_type.back() == ' ') content_type.remove_suffix(1);
-  return http::equals_ignoring_case(content_type, to_string(type));
+  return type == BodyType::none ||
+         http::equals_ignoring_case(without_parameters(content_type), to_string(type));
+}
+
+bool is_type_unsaid(std::string_view content_type) noexcept {
+  const std::string_view type = without_parameters(content_type);
+  return type.empty() || http::equals_ignoring_case(type, "application/x-www-form-urlencoded") ||
+         http::equals_ignoring_case(type, "text/plain");
 }
 
 std::string_view to_string(BodyType type) noexcept {
@@ -80,17 +105,22 @@ std::vector<Route> routes(Codecs codecs) {
 RouteMatch find_route(Codecs codecs, const http::Request& head) {
   RouteMatch out;
   const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
+  for (const bool loosely : {false, true}) {
+    for (const Codec* codec : codecs)
+      for (const Route& route : codec->routes) {
+        if (!matches(route, head, loosely)) continue;
+        if (out.codec == nullptr) out.codec = codec;
+        const std::string_view allowed = route.method == "GET" ? "GET, HEAD" : route.method;
+        if (!out.allow.contains(allowed)) out.allow.append(out.allow.empty() ? "" : ", ").append(allowed);
+        if (route.method != method || out.route != nullptr) continue;
+        out.codec = codec;
+        out.route = &route;
+      }
+    if (out.codec != nullptr) return out;
+  }
+  out.there_is = listed_routes(codecs);
   for (const Codec* codec : codecs)
-    for (const Route& route : codec->routes) {
-      if (!matches(route, head)) continue;
-      if (out.codec == nullptr) out.codec = codec;
-      const std::string_view allowed = route.method == "GET" ? "GET, HEAD" : route.method;
-      if (!out.allow.contains(allowed)) out.allow.append(out.allow.empty() ? "" : ", ").append(allowed);
-      if (route.method != method || out.route != nullptr) continue;
-      out.codec = codec;
-      out.route = &route;
-    }
-  if (out.codec == nullptr) out.there_is = listed_routes(codecs);
+    if (!codec->paths.empty() && head.path().starts_with(codec->paths)) out.nearest = codec;
   return out;
 }
 

@@ -68,6 +68,8 @@ struct Codec {
   http::Response (*error)(const Error& error, std::string_view request_id);
   // The field in which the API's clients look for the request's id, beside x-request-id; "": there alone.
   std::string_view id_field = {};
+  // How paths begin that this API alone has: an unknown one is refused in its shape. "": it has none.
+  std::string_view paths = {};
 };
 
 using Codecs = std::span<const Codec* const>;
@@ -75,6 +77,9 @@ using Codecs = std::span<const Codec* const>;
 // "application/json", parameters aside.
 bool has_type(std::string_view content_type, BodyType type) noexcept;
 std::string_view to_string(BodyType type) noexcept;
+// A type that clients send for a body of JSON which they give none: a form's, as curl does, plain text, as
+// fetch() does, or "". Any web page may send these without asking first (Fetch standard, section 2.2.2).
+bool is_type_unsaid(std::string_view content_type) noexcept;
 // The id in the path of a request to such a route, percent-decoded (RFC 3986, section 2.1). invalid_value for
 // a '%' without two hexadecimal digits.
 Result<std::string> path_id(const Route& route, std::string_view path);
@@ -88,8 +93,10 @@ struct RouteMatch {
   const Route* route = nullptr;  // nullptr: the path takes other methods
   std::string allow;             // methods of this path for the Allow field
   std::string there_is;          // where no codec has the path: the routes that there are, "GET /a, POST /b"
+  const Codec* nearest = nullptr;  // and the codec whose clients ask for such paths; nullptr: none
 };
-// The route of a request by its head. GET routes take HEAD too.
+// The route of a request by its head. GET routes take HEAD too. A path with slashes to spare is that of an
+// app's route where no route has it as it stands.
 RouteMatch find_route(Codecs codecs, const http::Request& head);
 
 }  // namespace flyball::api

@@ -164,7 +164,8 @@ struct Service::Impl {
   }
 
   const Codec& codec_of(const RouteMatch& match) const {
-    return match.codec != nullptr ? *match.codec : *codecs.front();
+    if (match.codec != nullptr) return *match.codec;
+    return match.nearest != nullptr ? *match.nearest : *codecs.front();
   }
   // The answer to a request that was not let in: its head may be all there is of it, or less.
   http::Response refused(const Error& error, const RouteMatch& match, std::string_view app = {});

@@ -41,6 +41,7 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
 
 }  // namespace
 
-constinit const Codec kCodec{"anthropic", kRoutes, kKeys, parse, error_response, "request-id"};
+constinit const Codec kCodec{"anthropic",    kRoutes,      kKeys,          parse,
+                             error_response, "request-id", "/v1/messages/"};
 
 }  // namespace flyball::api::anthropic

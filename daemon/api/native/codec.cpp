@@ -13,6 +13,7 @@ enum RouteId : std::uint8_t { kHealthz, kReadyz, kMetrics, kExplain, kReceipt, k
 
 constexpr std::array kRoutes{
     Route{"GET", "/healthz", Access::open, BodyType::none, kObserve, false, kHealthz},
+    Route{"GET", "/health", Access::open, BodyType::none, kObserve, false, kHealthz},
     Route{"GET", "/readyz", Access::open_viewer, BodyType::none, kObserve, false, kReadyz},
     Route{"GET", "/metrics", Access::viewer, BodyType::none, kObserve, false, kMetrics},
     Route{"POST", "/v1/route/explain", Access::app, BodyType::json, "explain", false, kExplain},

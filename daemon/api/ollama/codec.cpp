@@ -94,6 +94,6 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
 
 }  // namespace
 
-constinit const Codec kCodec{"ollama", kRoutes, kKeys, parse, error_response};
+constinit const Codec kCodec{"ollama", kRoutes, kKeys, parse, error_response, {}, "/api/"};
 
 }  // namespace flyball::api::ollama

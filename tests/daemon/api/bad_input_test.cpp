@@ -125,10 +125,11 @@ TEST_F(BadInput, methods_paths_types_codings) {
   EXPECT_EQ(refused("OPTIONS " + kChat + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method_not_allowed")
                 .field("Allow"),
             "POST");
-  for (const char* path :
-       {"//", "/v1", "/v1/", "/v1/models/", "/V1/models", "//v1/models", "/v1/chat/completions/"})
+  for (const char* path : {"//", "/v1", "/v1/", "/V1/models", "/v1/v1/models", "//metrics", "/healthz/",
+                           "/v1//engines", "/v1/chat/completionsx", "/v1/chat/completion"})
     refused(get(path), 404, "not_found");
-  for (const char* type : {"", "Content-Type: text/plain\r\n", "Content-Type: application/jsonp\r\n"})
+  for (const char* type : {"Content-Type: application/xml\r\n", "Content-Type: application/jsonp\r\n",
+                           "Content-Type: multipart/form-data\r\n"})
     refused(with_head("Host: localhost\r\nAuthorization: Bearer key-alice\r\n" + std::string(type) +
                           "Content-Length: 2\r\n",
                       "{}"),

@@ -131,6 +131,26 @@ INSTANTIATE_TEST_SUITE_P(
              "9110 8.3.1",
              chat("content-type: Application/JSON;Charset=\"utf-8\"\r\n" + kHelloLength, std::string(kHello)),
              {200}},
+        // curl's and fetch()'s, whose users forget it: no page sends them with a key.
+        Case{"no media type beside a key",
+             "allowed by 9110 8.3",
+             chat(kHelloLength, std::string(kHello)),
+             {200}},
+        Case{"a form's media type beside a key",
+             "9110 8.3",
+             chat("Content-Type: application/x-www-form-urlencoded\r\n" + kHelloLength, std::string(kHello)),
+             {200}},
+        Case{"plain text beside a key",
+             "9110 8.3",
+             chat("Content-Type: text/plain;charset=UTF-8\r\n" + kHelloLength, std::string(kHello)),
+             {200}},
+        // Base URLs that end in a slash.
+        Case{"a path with two slashes", "3986 3.3", get("/v1//models"), {200}},
+        Case{"a path that begins with two slashes", "3986 3.3", get("//v1/models?limit=1"), {200}},
+        Case{"a path that ends in slashes",
+             "3986 3.3",
+             post("/v1/chat/completions//", kHello) + get("/v1/models/"),
+             {200, 200}},
         Case{"what an answer may be",
              "9110 12.5",
              get_with(kKey + "Accept: text/html\r\nAccept-Encoding: identity\r\nAccept-Language: de\r\n"),
@@ -192,6 +212,7 @@ TEST_P(RefusedHttp, IsRefused) {
 }
 
 const std::string kBad = "bad_framing";
+const std::string kCurl = "curl sends it with -H 'Content-Type: application/json'.";
 
 INSTANTIATE_TEST_SUITE_P(
     Rfc, RefusedHttp,
@@ -208,11 +229,22 @@ INSTANTIATE_TEST_SUITE_P(
              "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n" + kKey + "\r\n",
              {403}},
         // Browsers, from forged requests: a page may send a body without a type, or of a form's, anywhere.
-        Case{"no media type", "allowed by 9110 8.3", chat(kHelloLength, std::string(kHello)), {415}},
-        Case{"a form's media type",
+        Case{"no media type from a page with a key",
              "9110 15.5.16",
-             chat("Content-Type: text/plain\r\n" + kHelloLength, std::string(kHello)),
-             {415}},
+             chat("Origin: https://pages.example\r\n" + kHelloLength, std::string(kHello)),
+             {415},
+             kCurl},
+        Case{"no media type on a unix socket, where a proxy may pass on what pages send",
+             "allowed by 9110 8.3",
+             "POST /v1/chat/completions HTTP/1.1\r\n" + kHelloLength + "\r\n" + std::string(kHello),
+             {415},
+             kCurl,
+             true},
+        Case{"another media type",
+             "9110 15.5.16",
+             chat("Content-Type: application/xml\r\n" + kHelloLength, std::string(kHello)),
+             {415},
+             "it must be application/json."},
         Case{"a preflight",
              "9110 9.3.7",
              "OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -248,7 +280,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"two carriage returns", "9112 2.2", "\r\r\n" + get("/v1/models"), {400}, kBad},
         // Paths that a proxy refuses, such as /metrics: a second spelling would pass it.
         Case{"a path in percent encoding", "9110 4.2.3", get("/v1/%6Dodels"), {404}},
-        Case{"a path with two slashes", "3986 3.3", get("/v1//models"), {404}},
+        Case{"a viewer's path with two slashes", "3986 3.3", get("//metrics"), {404}},
+        Case{"an operator's path with a slash at its end", "3986 3.3", get("/v1/engines/"), {404}},
         // Keys: one spelling each.
         Case{"a tab behind the scheme",
              "9110 11.4",
@@ -257,6 +290,29 @@ INSTANTIATE_TEST_SUITE_P(
              "WWW-Authenticate: Bearer\r\n"},
         Case{"a blank in the key", "6750 2.1", get_with("Authorization: Bearer key -alice\r\n"), {401}}),
     name_of);
+
+// A page in a browser of this machine acts as default_app there: it may send these without asking first.
+TEST(HttpMediaType, IsNeededWhereAPageMaySendTheRequest) {
+  Rig rig;
+  rig.settings->config.loopback_without_key = true;
+  rig.settings->config.default_app = "alice";
+  const auto chat_with = [&](const std::string& fields) {
+    Wire wire(rig, {.loopback = true, .unix_uid = {}, .address = {}});
+    wire.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n" + fields + kHelloLength + "\r\n" +
+              std::string(kHello));
+    return wire.answer();
+  };
+  EXPECT_EQ(chat_with(kJson).status, 200);
+  for (const std::string type : {"", "Content-Type: application/x-www-form-urlencoded\r\n",
+                                 "Content-Type: text/plain;charset=UTF-8\r\n"})
+    for (const std::string fields : {"", "Authorization:\r\n", "x-api-key: key-alice\r\n"}) {
+      const Answer answer = chat_with(fields + type);
+      EXPECT_EQ(answer.status, 415) << fields << type;
+      EXPECT_NE(answer.body.find(kCurl), std::string::npos) << answer.body;
+    }
+  EXPECT_EQ(chat_with(kKey).status, 200);
+  EXPECT_EQ(chat_with(kKey + "Origin: null\r\n").status, 415);
+}
 
 TEST(HttpHead, AnswersHeadAsGetOnEveryRoute) {
   Rig rig;
