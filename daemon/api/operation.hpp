@@ -101,7 +101,6 @@ struct Generate {
 
   Kind kind = Kind::chat;
   std::string model;                    // as the client wrote it; "" if absent
-  std::string_view default_tag = {};    // that clients of the API add to the names of models; "": none
   std::optional<StreamFraming> stream;  // nullopt: one document
   bool seeded = false;                  // the client gave a seed
   bool has_tools = false, wants_json = false;
@@ -141,8 +140,7 @@ struct Tell {  // an answer that the codec knows by itself
   http::Response answer;
 };
 struct ShowModel {
-  std::string name;                   // id or alias
-  std::string_view default_tag = {};  // as in Generate
+  std::string name;  // id or alias
   UnknownFields unknown = {};
   http::Response (*answer)(const ListedModel& model, std::int64_t created);
 };
@@ -164,9 +162,18 @@ struct LoadModel {
   std::string model;   // id or alias
   std::string engine;  // an engine kind's id; "": those that `preload` would load it on
 };
+struct Unloaded {
+  std::string_view asked, id;            // the model, as the client named it, and its id
+  std::span<const std::string> engines;  // the engine kinds that had loaded it
+  std::int64_t at = 0;                   // seconds since the epoch
+};
+// The operator's. Where an app has the route, too, it gets `unless_operator`.
 struct UnloadModel {
   std::string model;   // id or alias
   std::string engine;  // an engine kind's id; "": all
+  http::Response (*answer)(const Unloaded&);
+  UnknownFields unknown = {};
+  Error unless_operator = {};
 };
 
 using Operation = std::variant<Generate, ListModels, ShowModel, Tell, TellHealth, TellReadiness, TellMetrics,

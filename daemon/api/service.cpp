@@ -518,8 +518,7 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
 void Service::Impl::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
   if (const auto known = check_fields(app, request.unknown); !known) return answer(call, pass(known));
-  auto model =
-      call.state->apps.model_for(app, call.state->apps.without_tag(request.model, request.default_tag));
+  auto model = call.state->apps.model_for(app, request.model);
   if (!model) return answer(call, pass(model));
   const BackendInfo* const file = call.state->settings->file_of(**model);
   if (request.prompt_bytes > kParsedOnLoop && !suits_any_model(request, file))
@@ -535,7 +534,7 @@ void Service::Impl::admit(const Call& call, Generate request, const config::Mode
   if (!max_tokens) return answer(call, pass(max_tokens));
   request.base.max_tokens = *max_tokens;  // the traits have the same
   route::RequestTraits traits = traits_of(request);
-  traits.model_as_asked = call.state->apps.without_tag(request.model, request.default_tag);
+  traits.model_as_asked = config::without_default_tag(call.state->settings->config.models, request.model);
   if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
     return answer(call, pass(read));
   if (!request.seeded) request.base.sampling.seed = seeds();
@@ -638,8 +637,7 @@ void Service::Impl::run(const Call& call, ListModels operation) {
 
 void Service::Impl::run(const Call& call, ShowModel operation) {
   if (const auto known = check_fields(*call.app, operation.unknown); !known) return answer(call, pass(known));
-  const apps::Registry& apps = call.state->apps;
-  auto model = apps.model_for(*call.app, apps.without_tag(operation.name, operation.default_tag));
+  auto model = call.state->apps.model_for(*call.app, operation.name);
   if (!model) return answer(call, pass(model));
   const ModelsSeen seen = models_seen(call);
   const std::string& id = (*model)->id;
@@ -680,6 +678,8 @@ void Service::Impl::run(const Call& call, Explain question) {
   }
   auto model = call.state->apps.model_for(*call.app, question.traits.model_as_asked);
   if (!model) return answer(call, pass(model));
+  question.traits.model_as_asked =
+      config::without_default_tag(call.state->settings->config.models, question.traits.model_as_asked);
   const BackendInfo* const file = call.state->settings->file_of(**model);
   const route::JobSpec spec{.id = call.exchange->id(),
                             .keep = call.state,
@@ -742,8 +742,9 @@ void Service::Impl::run(const Call& call, ListEngines) {
 Result<const config::ModelEntry*> Service::Impl::model_and_engine(const std::string& model,
                                                                   const std::string& engine) {
   const std::vector<config::ModelEntry>& models = state->settings->config.models;
+  const std::string_view plain = config::without_default_tag(models, model);
   const auto found =
-      std::ranges::find_if(models, [&](const config::ModelEntry& m) { return config::is_called(m, model); });
+      std::ranges::find_if(models, [&](const config::ModelEntry& m) { return config::is_called(m, plain); });
   if (found == models.end()) {
     std::vector<std::string_view> known;
     for (const config::ModelEntry& one : models) known.push_back(one.id);
@@ -798,20 +799,26 @@ void Service::Impl::run(const Call& call, LoadModel operation) {
 }
 
 void Service::Impl::run(const Call& call, UnloadModel operation) {
+  if (call.app != nullptr) {
+    if (const auto known = check_fields(*call.app, operation.unknown); !known)
+      return answer(call, pass(known));
+    if (!is_operator(*call.state, call.codec, call.exchange->request(), call.exchange->peer()))
+      return answer(call, std::unexpected(operation.unless_operator));
+  }
   const auto model = model_and_engine(operation.model, operation.engine);
   if (!model) return answer(call, pass(model));
   const auto waiting = std::make_shared<Call>(call);
   engine_calls.insert(waiting);
   dispatcher.fleet().unload(
       (*model)->id, operation.engine,
-      [this, weak = std::weak_ptr(waiting), id = (*model)->id](Result<std::vector<std::string>> unloaded) {
+      [this, weak = std::weak_ptr(waiting), named = operation.model, write = operation.answer,
+       id = (*model)->id](Result<std::vector<std::string>> unloaded) {
         const auto asked = weak.lock();
         if (!asked) return;
         if (!unloaded)
           answer(*asked, pass(unloaded));
         else
-          answer(*asked,
-                 json_response(nlohmann::ordered_json{{"model", id}, {"unloaded", *unloaded}}.dump()));
+          answer(*asked, write({named, id, *unloaded, std::time(nullptr)}));
         engine_calls.erase(asked);
       });
 }

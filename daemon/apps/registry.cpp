@@ -127,18 +127,12 @@ Result<const config::AppManifest*> Registry::identify_viewer(const Credentials& 
 Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest& app,
                                                       std::string_view name) const {
   if (name.empty()) return unnamed_model_for(app);
+  const std::string_view plain = config::without_default_tag(config_.models, name);
   for (const auto& model : config_.models)
-    if (config::is_called(model, name) && config::may_use(app, model)) return &model;
+    if (config::is_called(model, plain) && config::may_use(app, model)) return &model;
   return fail(ErrorCode::model_not_found,
               "There is no model " + config::quoted(name) + " that is open to this app. " + models_for(app),
               "model");
-}
-
-std::string_view Registry::without_tag(std::string_view name, std::string_view default_tag) const {
-  if (default_tag.empty() || !name.ends_with(default_tag)) return name;
-  const auto is_called = [&](const config::ModelEntry& model) { return config::is_called(model, name); };
-  if (std::ranges::any_of(config_.models, is_called)) return name;
-  return name.substr(0, name.size() - default_tag.size());
 }
 
 Result<const config::ModelEntry*> Registry::unnamed_model_for(const config::AppManifest& app) const {

@@ -39,13 +39,10 @@ class Registry {
   // it.
   Result<const config::AppManifest*> identify_viewer(const Credentials& credentials) const;
 
-  // The model by id or alias; for "" default_model or, where that is not open to the app, the only one that
-  // is. Unknown and forbidden models give the same model_not_found, which lists those that the app may use;
-  // missing_field: several are open, none of them the default.
+  // The model by id or alias, either with the default tag or without; for "" default_model or, where that is
+  // not open to the app, the only one that is. Unknown and forbidden models give the same model_not_found,
+  // which lists those that the app may use; missing_field: several are open, none of them the default.
   Result<const config::ModelEntry*> model_for(const config::AppManifest& app, std::string_view name) const;
-  // The name without the tag that an API's clients add to names without one (":latest"), unless a model is
-  // called by the whole of it. A view of `name`.
-  std::string_view without_tag(std::string_view name, std::string_view default_tag) const;
 
   // What the app may ask for: fills in its cap where the request names none; invalid_value above it.
   static Result<std::uint32_t> cap_max_tokens(const config::AppManifest& app, std::uint32_t asked);

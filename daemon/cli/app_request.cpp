@@ -5,6 +5,7 @@
 
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
+#include "config/app_models.hpp"
 #include "config/name_list.hpp"
 #include "daemon/apps/registry.hpp"
 #include "daemon/calibrate/measurements.hpp"
@@ -58,7 +59,8 @@ Result<AppRequest> app_request(const config::Config& config, const std::string& 
   if (!entry) return pass(entry);
   auto file = open_model(**entry);
   if (!file) return pass(file);
-  return AppRequest{*found, **entry, model, std::move(*file)};
+  return AppRequest{*found, **entry, std::string(config::without_default_tag(config.models, model)),
+                    std::move(*file)};
 }
 
 Result<policy::Facts> facts_of(const AppRequest& request, const policy::Facts& hardware,

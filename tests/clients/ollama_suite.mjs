@@ -175,6 +175,44 @@ const tests = {
     assert.equal((await fetch(url, { method: 'HEAD' })).status, 200);
   },
 
+  async 'a request without a prompt loads its model, and an app unloads none'() {
+    const generated = await client.generate({ model: 'demo:latest', prompt: '' });
+    assert.deepEqual({ ...generated, created_at: '' },
+      { model: 'demo:latest', created_at: '', response: '', done_reason: 'load', done: true });
+    const asked = await client.chat({ model, messages: [], keep_alive: '10m' });
+    assert.deepEqual(asked.message, { role: 'assistant', content: '' });
+    assert.equal(asked.done_reason, 'load');
+    const [streamed] = await drained(await client.generate({ model, prompt: '', stream: true }));
+    assert.equal(streamed.done_reason, 'load');
+    assert((await client.ps()).models.some((one) => one.name === 'demo:latest'));
+    await refused(client.generate({ model, prompt: '', keep_alive: 0 }), 400, /only the operator may unload it/);
+    await refused(client.generate({ model: 'nope', prompt: '' }), 404, /no model "nope"/);
+  },
+
+  async 'all of Ollama\'s options at once'() {
+    const all = {
+      num_keep: 5, seed: 42, num_predict: 8, top_k: 20, top_p: 0.9, min_p: 0, typical_p: 0.7, repeat_last_n: 64, temperature: 0.8,
+      repeat_penalty: 1.2, presence_penalty: 1.5, frequency_penalty: 1, penalize_newline: true, stop: ['\n\n\n'], numa: false,
+      num_ctx: 512, num_batch: 2, num_gpu: 1, main_gpu: 0, use_mmap: true, num_thread: 8, mirostat: 0, tfs_z: 1,
+    };
+    checkEnd(await client.generate({ model, prompt: question, options: all }), 8);
+    await refused(client.generate({ model, prompt: question, options: { ...all, repeat_last_n: 33 } }), 400, /repeat_last_n/);
+  },
+
+  async 'paths with slashes to spare, bodies without a type, the default tag in other APIs'() {
+    const post = (path, body) => fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) });
+    const told = await post('//api/chat/', { ...chat, model: 'demo:latest', stream: false });  // as text/plain
+    assert.equal(told.status, 200);
+    assert.equal((await told.json()).message.content, (await client.chat(chat)).message.content);
+    const openai = await post('/v1//chat/completions', { model: 'demo:latest', messages, max_tokens: 4 });
+    assert.equal(openai.status, 200);
+    assert.equal((await openai.json()).model, 'demo:latest');
+    const nowhere = await fetch(`${url}/api/blobs/x`, { headers });
+    assert.equal(nowhere.status, 404);
+    assert.equal(typeof (await nowhere.json()).error, 'string');
+    assert.deepEqual(await (await fetch(`${url}/health`)).json(), { status: 'ok' });
+  },
+
   async 'a stream that is given up frees the engine'() {
     const stream = await client.chat({ model: 'slow', messages, options: { num_predict: 8000, temperature: 0 }, stream: true });
     for await (const _ of stream) break;
@@ -191,7 +229,6 @@ const tests = {
     await refused(client.chat({ ...chat, logprobs: true }), 400, /'logprobs'/);
     await refused(client.chat({ ...chat, format: 'yaml' }), 400, /'format' must be "json" or a JSON schema/);
     await refused(client.chat({ ...chat, format: { type: 'sting' } }), 400, /format/);
-    await refused(client.chat({ ...chat, messages: [] }), 400, /'messages' is empty/);
     await refused(client.chat({ ...chat, messages: [{ role: 'bot', content: 'x' }] }), 400, /messages\[0\].role/);
     await refused(client.chat({ ...chat, messages: [{ role: 'user', content: 'x', images: ['aGk='] }] }), 400, /images/);
     const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
@@ -225,6 +262,8 @@ const tests = {
 const gpu = ['chat: streamed, the same text', 'a schema is enforced, and json'];
 const own = [
   'models: list, show, ps, version', 'chat: the name with its default tag, and an alias', 'tools and think',
+  'a request without a prompt loads its model, and an app unloads none',
+  'paths with slashes to spare, bodies without a type, the default tag in other APIs',
   'a stream that is given up frees the engine', 'refused: each with its reason', 'refused before a stream begins: a status, and the error alone'];
 
 await run(daemon, tests, { gpu, own });

@@ -25,6 +25,10 @@ constexpr std::array kRoutes{
 
 constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};
 
+http::Response unloaded_answer(const Unloaded& unloaded) {
+  return json_response(nlohmann::ordered_json{{"model", unloaded.id}, {"unloaded", unloaded.engines}}.dump());
+}
+
 Result<Operation> parse(const Route& route, const http::Request& request) {
   switch (route.id) {
     case kHealthz:
@@ -45,7 +49,8 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
       auto asked = parse_model_and_engine(request.body);
       if (!asked) return pass(asked);
       if (route.id == kLoad) return LoadModel{std::move(asked->model), std::move(asked->engine)};
-      return UnloadModel{std::move(asked->model), std::move(asked->engine)};
+      return UnloadModel{
+          .model = std::move(asked->model), .engine = std::move(asked->engine), .answer = unloaded_answer};
     }
     default:
       break;

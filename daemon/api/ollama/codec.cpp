@@ -6,6 +6,7 @@
 
 #include "config/json_reader.hpp"
 #include "daemon/api/ollama/errors.hpp"
+#include "daemon/api/ollama/load.hpp"
 #include "daemon/api/ollama/models.hpp"
 #include "daemon/api/ollama/request.hpp"
 
@@ -87,9 +88,14 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
     if (!shown) return pass(shown);
     return std::move(*shown);
   }
-  auto generate = route.id == kChatRoute ? parse_chat(body->view()) : parse_generate(body->view());
+  const bool is_chat = route.id == kChatRoute;
+  auto generate = is_chat ? parse_chat(body->view()) : parse_generate(body->view());
   if (!generate) return pass(generate);
-  return std::move(*generate);
+  if (generate->base.wanted == Wanted::answer || !is_zero(body->view().member("keep_alive")))
+    return std::move(*generate);
+  auto unload = unload_of(std::move(*generate), is_chat ? Writer::Shape::chat : Writer::Shape::text);
+  if (!unload) return pass(unload);
+  return std::move(*unload);
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, served, "model format options think"},
     FieldGroup{body, kChat, served, "messages tools"},
     FieldGroup{body, kGenerate, served, "prompt system raw"},
-    FieldGroup{body, kBoth, accepted, "keep_alive", "`idle_unload` of config.yaml says when an engine ends"},
+    FieldGroup{body, kBoth, accepted, "keep_alive",
+               "`idle_unload` of config.yaml says when an engine ends; 0 without a prompt is the operator's"},
     FieldGroup{body, kBoth, accepted, "truncate shift",
                "a prompt is never cut: one that is too long is refused"},
     FieldGroup{body, kGenerate, refused, "images", "", "[[]]", Feature::vision},
@@ -32,7 +33,7 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, refused, "top_logprobs", kSeeOpenAi, "[0]"},
     FieldGroup{body, kChat, refused, "tool_choice", kSeeOpenAi, R"(["auto"])"},
 
-    FieldGroup{options, kBoth, served, "repeat_last_n seed stop"},
+    FieldGroup{options, kBoth, served, "repeat_last_n penalize_newline seed stop"},
     FieldGroup{options, kBoth, accepted, "num_ctx numCtx",
                "the context is as long as config.yaml and memory allow; no request reloads a model"},
     FieldGroup{options, kBoth, accepted,
@@ -44,8 +45,6 @@ constexpr std::array kGroups{
                "details of `mirostat`, which is refused by its own name"},
     FieldGroup{options, kBoth, refused, "mirostat", "is not served: no sampler here has it", "[0]"},
     FieldGroup{options, kBoth, refused, "tfs_z", "is not served: no sampler here has it", "[1]"},
-    FieldGroup{options, kBoth, refused, "penalize_newline", "is not served: newlines are tokens as others",
-               "[true]"},
 
     FieldGroup{message, kChat, served, "role content name thinking tool_calls tool_name tool_call_id"},
     FieldGroup{message, kChat, refused, "images", "", "[[]]", Feature::vision},

@@ -55,7 +55,7 @@ void append_details(std::string& out, const BackendInfo* file) {
 std::string listed_name(const ListedModel& model, std::span<const ListedModel> models) {
   const std::string& id = model.entry->id;
   if (id.find(':') != std::string::npos) return id;
-  std::string tagged = id + std::string(kDefaultTag);
+  std::string tagged = id + std::string(config::kDefaultTag);
   const bool is_taken = std::ranges::any_of(
       models, [&](const ListedModel& one) { return config::is_called(*one.entry, tagged); });
   return is_taken ? id : tagged;

@@ -11,8 +11,6 @@
 
 namespace flyball::api::ollama {
 
-inline constexpr std::string_view kDefaultTag = ":latest";
-
 // {"models":[{"name","model","modified_at","size","digest","details"}...]}
 http::Response tags_answer(std::span<const ListedModel> models, std::int64_t created);
 // Models that an engine has loaded, in the same form, each with its "context_length".

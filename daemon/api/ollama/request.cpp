@@ -12,9 +12,11 @@
 #include "daemon/api/fields.hpp"
 #include "daemon/api/json_rewriter.hpp"
 #include "daemon/api/ollama/field_table.hpp"
+#include "daemon/api/ollama/load.hpp"
 #include "daemon/api/ollama/models.hpp"
 #include "daemon/api/ollama/writer.hpp"
 #include "daemon/api/parameters.hpp"
+#include "daemon/api/prompt_answer.hpp"
 #include "daemon/api/reasoning_variables.hpp"
 
 namespace flyball::api::ollama {
@@ -71,17 +73,34 @@ void tell_think(const Fields& body, ChatPrompt& prompt) {
   prompt.template_args = reasoning_variables(wish, {});
 }
 
-// `repeat_last_n` tokens are seen by the penalty: here all (-1) or none (0) of the sequence. Any number goes
-// where there is no penalty.
+// Ollama's default, by which a client means the server's own.
+constexpr std::int64_t kRepeatLastN = 64;
+
+// `repeat_last_n` tokens are seen by the penalty: here all (-1, and the default) or none (0) of the sequence.
+// Any number goes where there is no penalty.
 Result<void> read_repeat_last_n(const Fields& options, SamplingParams& sampling) {
   const JsonView value = options.member("repeat_last_n");
   if (!value) return {};
   const std::string place = options.place_of("repeat_last_n");
   if (!value.is_integer()) return field_error(ErrorCode::invalid_value, place, "must be an integer");
-  if (value.as_integer() == 0) sampling.repetition_penalty = 1;
-  if (value.as_integer() <= 0 || sampling.repetition_penalty == 1) return {};
+  const std::int64_t n = value.as_integer();
+  if (n == 0) sampling.repetition_penalty = 1;
+  if (n <= 0 || n == kRepeatLastN || sampling.repetition_penalty == 1) return {};
   return field_error(ErrorCode::unsupported_value, place,
-                     "is served as -1 or 0 only: 'repeat_penalty' sees the whole sequence");
+                     "is served as -1, 0 or 64 only: 'repeat_penalty' sees the whole sequence");
+}
+
+// The penalties count newlines as other tokens; without any penalty it makes no difference.
+Result<void> check_penalize_newline(const Fields& options, const SamplingParams& sampling) {
+  const JsonView value = options.member("penalize_newline");
+  if (!value) return {};
+  const std::string place = options.place_of("penalize_newline");
+  if (!value.is_boolean()) return field_error(ErrorCode::invalid_value, place, "must be a boolean");
+  const bool penalizes =
+      sampling.repetition_penalty != 1 || sampling.frequency_penalty != 0 || sampling.presence_penalty != 0;
+  if (value.as_bool() || !penalizes) return {};
+  return field_error(ErrorCode::unsupported_value, place,
+                     "is not served as false beside a penalty: newlines are tokens as others");
 }
 
 // Reads all but the prompt.
@@ -89,7 +108,6 @@ Result<void> read_settings(const Fields& body, Generate& out) {
   auto model = read_text(body, "model");
   if (!model) return pass(model);
   out.model = *model;
-  out.default_tag = kDefaultTag;
   SamplingParams& sampling = out.base.sampling;
   sampling.temperature = kTemperature;
   sampling.top_p = kTopP;
@@ -102,6 +120,7 @@ Result<void> read_settings(const Fields& body, Generate& out) {
     const Fields options(given, field_table(), body.endpoints(), out.unknown, FieldOf::options, "options");
     auto ok = read_parameters(options, sampling, scalars);
     if (ok) ok = read_repeat_last_n(options, sampling);
+    if (ok) ok = check_penalize_newline(options, sampling);
     if (ok) ok = read_stop(options, out.base.stop);
     if (ok) ok = read_seed(options, out);
     if (ok) ok = options.refused();
@@ -123,10 +142,12 @@ void append_message(JsonRewriter& out, std::string_view role, std::string_view c
   out.close();
 }
 
-// Other servers load a model by such a request.
-std::unexpected<Error> empty_prompt(std::string_view field) {
-  return field_error(ErrorCode::unsupported_value, std::string(field),
-                     "is empty; a model is loaded by its first request");
+// A request without a prompt loads its model: it goes the way of one for an empty prompt's tokens, which ends
+// where the engine prepares it.
+Generate load_of(Generate request, Writer::Shape shape) {
+  request.prompts.emplace_back(TextPrompt{.text = {}, .add_special = false});
+  ask_for_prompt(request, Wanted::prompt_tokens, load_writer(shape));
+  return request;
 }
 
 }  // namespace
@@ -138,7 +159,7 @@ Result<Generate> parse_chat(JsonView document) {
   if (auto ok = read_settings(body, out); !ok) return pass(ok);
   const JsonView messages = body.member("messages");
   if (!messages) return missing("messages", out.unknown);
-  if (messages.is_array() && messages.size() == 0) return empty_prompt("messages");
+  if (messages.is_array() && messages.size() == 0) return load_of(std::move(out), Writer::Shape::chat);
   auto history = read_chat_messages(messages, field_table(), kChat, out.unknown);
   if (!history) return pass(history);
   ChatPrompt prompt;
@@ -170,7 +191,7 @@ Result<Generate> parse_generate(JsonView document) {
   if (!system) return pass(system);
   const auto raw = read_flag(body, "raw");
   if (!raw) return pass(raw);
-  if (prompt->empty()) return empty_prompt("prompt");
+  if (prompt->empty()) return load_of(std::move(out), Writer::Shape::text);
   out.prompt_bytes = prompt->size() + system->size();
   out.writer = std::make_unique<Writer>(Writer::Shape::text);
   if (*raw) {
@@ -197,7 +218,7 @@ Result<Generate> parse_generate(JsonView document) {
 
 Result<ShowModel> parse_show(JsonView document) {
   if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
-  ShowModel out{.name = {}, .default_tag = kDefaultTag, .answer = show_answer};
+  ShowModel out{.name = {}, .answer = show_answer};
   const Fields body(document, field_table(), kShow, out.unknown);
   if (auto ok = body.refused(); !ok) return pass(ok);
   const auto model = read_text(body, "model"), name = read_text(body, "name");

@@ -13,7 +13,8 @@ inline constexpr float kTemperature = 0.8F, kTopP = 0.9F;
 inline constexpr std::int32_t kTopK = 40;
 
 // All three: missing_field, invalid_value, unsupported_value, unsupported_feature with the place as param.
-// Fields that the table of fields lacks are noted in Generate::unknown.
+// Fields that the table of fields lacks are noted in Generate::unknown. A request without a prompt, by which
+// clients load a model and unload it, has Wanted::prompt_tokens.
 
 // POST /api/chat.
 Result<Generate> parse_chat(JsonView body);

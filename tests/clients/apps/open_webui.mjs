@@ -171,7 +171,7 @@ export default function tests(openai, ollama) {
     },
     async 'Ollama: a model is not ended by an empty prompt, and it is said why'() {
       const { error } = await ollama.refused('POST', '/api/generate', { model: 'demo:latest', prompt: '', keep_alive: 0 }, 400);
-      assert.match(error, /'prompt' is empty/);
+      assert.match(error, /only the operator may unload it/);
     },
     async 'Ollama: embeddings are refused by name'() {
       assert.match(

@@ -48,6 +48,26 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 )");
 }
 
+// Ollama's clients load a model by a request without a prompt: one document, whatever `stream` says.
+TEST_F(OllamaBytes, Load) {
+  rig.fleet.acquired.clear();
+  EXPECT_EQ(talk("/api/generate", R"({"model":"small"})"), R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
+Content-Type: application/json\r
+Content-Length: N\r
+x-request-id: req-ID\r
+x-flyball-route: backend=cpu; rule=everything; model=small\r
+\r
+{"model":"small","created_at":"TIME","response":"","done_reason":"load","done":true}
+)");
+  EXPECT_EQ(rig.fleet.acquired, std::vector<std::string>{"cpu"});
+  const std::string chat = talk("/api/chat", R"({"model":"demo:latest","messages":[],"keep_alive":"10m"})");
+  const std::string body =
+      R"({"model":"demo:latest","created_at":"TIME","message":{"role":"assistant","content":""},)"
+      R"("done_reason":"load","done":true})";
+  EXPECT_TRUE(chat.ends_with(body + "\n")) << chat;
+}
+
 TEST_F(OllamaBytes, StreamedChat) {
   EXPECT_EQ(talk("/api/chat", R"({"messages":[{"role":"user","content":"Hi"}]})"), R"(HTTP/1.1 200 OK\r
 Date: Sun, 06 Nov 1994 08:49:37 GMT\r

@@ -14,6 +14,7 @@
 
 #include "config/json_reader.hpp"
 #include "daemon/api/ollama/field_table.hpp"
+#include "daemon/api/ollama/load.hpp"
 #include "daemon/api/ollama/models.hpp"
 #include "daemon/api/ollama/request.hpp"
 #include "daemon/api/ollama/writer.hpp"
@@ -183,10 +184,9 @@ TEST(OllamaRequest, Texts) {
   EXPECT_EQ(raw->kind, Generate::Kind::completion);
   EXPECT_EQ(std::get<TextPrompt>(raw->prompts.front()).text, "Hi");
   EXPECT_EQ(error_of(kGenerate, text_with(R"(,"raw":true,"system":"a")")).param, "system");
-  EXPECT_EQ(error_of(kGenerate, R"({"model":"m"})").param, "prompt");
   EXPECT_EQ(error_of(kGenerate, R"({"prompt":7})").param, "prompt");
   EXPECT_EQ(error_of(kGenerate, text_with(R"(,"raw":"yes")")).param, "raw");
-  EXPECT_EQ(error_of(kChat, R"({"messages":[]})").param, "messages");
+  EXPECT_EQ(error_of(kChat, R"({"messages":{}})").param, "messages");
   EXPECT_EQ(error_of(kChat, R"({"model":"m"})").code, ErrorCode::missing_field);
   EXPECT_EQ(error_of(kChat, "[]").code, ErrorCode::invalid_value);
 }
@@ -337,6 +337,71 @@ TEST(OllamaWriter, WholeAnswersOfManyPieces) {
   EXPECT_EQ(document["eval_duration"], 300'000);
   EXPECT_EQ(document["prompt_eval_count"], 7);
   EXPECT_EQ(document["eval_count"], 5);
+}
+
+// The example of Ollama's docs/api.md, "Generate request (With options)", but for repeat_last_n.
+TEST(OllamaRequest, TheFullOptionsOfOllamasExample) {
+  const auto with_options = [](const std::string& more) {
+    return read(kGenerate, text_with(R"(,"stream":false,"options":{"num_keep":5,"seed":42,"num_predict":100,
+      "top_k":20,"top_p":0.9,"min_p":0.0,"typical_p":0.7,"temperature":0.8,"repeat_penalty":1.2,
+      "presence_penalty":1.5,"frequency_penalty":1.0,"penalize_newline":true,"stop":["\n","user:"],
+      "numa":false,"num_ctx":1024,"num_batch":2,"num_gpu":1,"main_gpu":0,"use_mmap":true,"num_thread":8)" +
+                                     more + "}"));
+  };
+  const auto out = with_options(R"(,"repeat_last_n":64)");
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_FALSE(out->unknown.refusal()) << out->unknown.refusal()->message;
+  EXPECT_FLOAT_EQ(out->base.sampling.typical_p, 0.7F);
+  EXPECT_FLOAT_EQ(out->base.sampling.presence_penalty, 1.5F);
+  const auto narrower = with_options(R"(,"repeat_last_n":33)");
+  ASSERT_FALSE(narrower);
+  EXPECT_EQ(
+      narrower.error().message,
+      "'options.repeat_last_n' is served as -1, 0 or 64 only: 'repeat_penalty' sees the whole sequence.");
+}
+
+TEST(OllamaRequest, PenalizeNewline) {
+  const auto with_false = [](const char* more) {
+    return read(kChat, chat_with(R"(,"options":{"penalize_newline":false)" + std::string(more) + "}"));
+  };
+  EXPECT_TRUE(with_false("")) << "there is no penalty";
+  for (const char* penalty :
+       {R"(,"repeat_penalty":1.1)", R"(,"frequency_penalty":1)", R"(,"presence_penalty":1)"}) {
+    const auto out = with_false(penalty);
+    ASSERT_FALSE(out) << penalty;
+    EXPECT_EQ(out.error().code, ErrorCode::unsupported_value);
+    EXPECT_EQ(out.error().param, "options.penalize_newline");
+  }
+}
+
+TEST(OllamaRequest, WithoutAPromptAsksForALoad) {
+  for (const auto& [endpoint, body] :
+       {std::pair(kGenerate, R"({"model":"m"})"), std::pair(kGenerate, R"({"model":"m","prompt":""})"),
+        std::pair(kGenerate, R"({"model":"m","prompt":"","raw":true,"format":"json","stream":true})"),
+        std::pair(kChat, R"({"model":"m","messages":[]})")}) {
+    const auto out = read(endpoint, body);
+    ASSERT_TRUE(out) << body << ": " << out.error().message;
+    EXPECT_EQ(out->base.wanted, Wanted::prompt_tokens) << body;
+    EXPECT_FALSE(out->base.constraint) << body;
+    EXPECT_FALSE(out->stream) << "one document, as Ollama answers";
+    ASSERT_EQ(out->prompts.size(), 1U);
+    EXPECT_EQ(std::get<TextPrompt>(out->prompts[0]).text, "");
+    EXPECT_FALSE(std::get<TextPrompt>(out->prompts[0]).add_special);
+  }
+  EXPECT_EQ(error_of(kChat, R"({"model":"m"})").code, ErrorCode::missing_field);
+  const auto misspelt = read(kGenerate, R"({"model":"m","promt":"Hi"})");
+  ASSERT_TRUE(misspelt && misspelt->unknown.refusal()) << "it must not load in silence";
+}
+
+TEST(OllamaRequest, KeepAliveOfNothing) {
+  const auto zero = [](const char* keep_alive) {
+    return is_zero(read_packed(R"({"k":)" + std::string(keep_alive) + "}")->view().member("k"));
+  };
+  for (const char* none : {"0", "0.0", "-0", R"("0")", R"("0s")", R"("0m0s")"})
+    EXPECT_TRUE(zero(none)) << none;
+  for (const char* some :
+       {"null", "1", "-1", "0.5", R"("")", R"("5m")", R"("10s")", R"("0.5s")", R"("s")", "true", "[]"})
+    EXPECT_FALSE(zero(some)) << some;
 }
 
 TEST(OllamaModels, NamesSizesAndDetails) {

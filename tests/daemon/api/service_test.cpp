@@ -105,7 +105,41 @@ TEST_F(ServiceTest, every_route_wants_a_key_but_the_probes) {
       EXPECT_EQ(stranger.answer().status, 401) << path;
     }
   }
-  EXPECT_EQ(open, (std::vector<std::string>{"/healthz", "/readyz", "/", "/api/version"}));
+  EXPECT_EQ(open, (std::vector<std::string>{"/healthz", "/health", "/readyz", "/", "/api/version"}));
+}
+
+// Clients of Ollama add its default tag to names, whatever API they speak.
+TEST_F(ServiceTest, models_answer_to_their_names_with_the_default_tag_in_every_api) {
+  const auto status = [&](std::string_view bytes) {
+    Wire wire(rig);
+    wire.send(bytes);
+    return wire.answer().status;
+  };
+  const std::string messages = R"("messages":[{"role":"user","content":"Hi"}])";
+  for (const char* name : {"demo:latest", "default-demo:latest"}) {
+    const std::string model = R"({"model":")" + std::string(name) + R"(",)";
+    EXPECT_EQ(status(post("/v1/chat/completions", model + messages + "}")), 200);
+    EXPECT_EQ(status(post("/v1/completions", model + R"("prompt":"Hi"})")), 200);
+    EXPECT_EQ(status(post("/v1/responses", model + R"("input":"Hi"})")), 200);
+    EXPECT_EQ(status(post("/v1/messages", model + R"("max_tokens":3,)" + messages + "}")), 200);
+    EXPECT_EQ(status(post("/api/chat", model + messages + "}")), 200);
+    EXPECT_EQ(status(post("/v1/route/explain", model.substr(0, model.size() - 1) + "}")), 200);
+    EXPECT_EQ(status(get("/v1/models/" + std::string(name))), 200);
+  }
+  EXPECT_EQ(rig.cpu().started.size(), 10U);
+}
+
+TEST_F(ServiceTest, unknown_paths_are_refused_in_the_shape_of_the_api_that_has_such_paths) {
+  const auto look = [&](std::string_view path) {
+    Wire wire(rig);
+    wire.send(get(path));
+    EXPECT_EQ(wire.answer().status, 404) << path;
+    return json::parse(wire.answer().body);
+  };
+  EXPECT_TRUE(look("/api/blobs/sha256:0")["error"].is_string());
+  EXPECT_EQ(look("/v1/messages/batches")["type"], "error");
+  for (const char* path : {"/v1/message", "/apis", "/props", "/v1/api/chat"})
+    EXPECT_EQ(look(path)["error"]["code"], "not_found") << path;
 }
 
 // An id is the rest of the path, percent-decoded once (RFC 3986, section 2.1).
@@ -326,6 +360,57 @@ TEST_F(EnginesTest, mistakes_in_the_body_are_named) {
   EXPECT_EQ(mistake(R"({"model":"dem"})"), "404 model_not_found model");
   EXPECT_EQ(mistake(std::string(16 * 1024 + 1, ' ')), "413 body_too_large ");
   EXPECT_EQ(engines().size(), 1U) << "nothing was unloaded";
+}
+
+// Ollama's clients unload a model by a request without a prompt.
+struct UnloadingTest : EnginesTest {
+  Answer unload(std::string body, std::string_view key = "", const char* path = "/api/generate") {
+    Wire wire(rig, loopback);
+    wire.send(post(path, std::move(body), key));
+    return wire.answer();
+  }
+  void let_the_operator_go_without_key() {
+    rig.settings->config.loopback_without_key = true;
+    rig.settings->config.default_app = "alice";
+    rig.settings->config.operator_access.loopback = true;
+  }
+};
+
+TEST_F(UnloadingTest, a_model_is_unloaded_where_the_operator_asks) {
+  let_the_operator_go_without_key();
+  EXPECT_EQ(engines().size(), 1U);
+  const json generated = json::parse(unload(R"({"model":"demo:latest","keep_alive":0})").body);
+  EXPECT_EQ(generated["model"], "demo:latest");
+  EXPECT_EQ(generated["response"], "");
+  EXPECT_EQ(generated["done_reason"], "unload");
+  EXPECT_EQ(generated["done"], true);
+  EXPECT_TRUE(engines().empty());
+  const Answer chat = unload(R"({"model":"demo","messages":[],"keep_alive":"0s"})", "", "/api/chat");
+  EXPECT_EQ(chat.status, 200) << "it was not loaded any more, as the client wants it";
+  EXPECT_EQ(json::parse(chat.body)["message"], (json{{"role", "assistant"}, {"content", ""}}));
+}
+
+TEST_F(UnloadingTest, apps_keep_each_others_engines) {
+  let_the_operator_go_without_key();
+  const Answer refused = unload(R"({"model":"demo","keep_alive":0})", "key-alice");
+  EXPECT_EQ(refused.status, 400);
+  const json body = json::parse(refused.body);
+  ASSERT_TRUE(body["error"].is_string()) << refused.body;
+  EXPECT_NE(body["error"].get<std::string>().find("only the operator may unload it"), std::string::npos);
+  EXPECT_EQ(engines().size(), 1U);
+  rig.settings->config.operator_access.loopback = false;
+  EXPECT_EQ(unload(R"({"model":"demo","keep_alive":0})").status, 400);
+  EXPECT_EQ(engines().size(), 1U);
+}
+
+TEST_F(UnloadingTest, mistakes_unload_nothing) {
+  let_the_operator_go_without_key();
+  EXPECT_EQ(unload(R"({"keep_alive":0})").status, 400) << "which model?";
+  EXPECT_EQ(unload(R"({"model":"dem","keep_alive":0})").status, 404);
+  EXPECT_EQ(unload(R"({"model":"demo","promt":"Hi","keep_alive":0})").status, 400);
+  EXPECT_EQ(unload(R"({"model":"demo","prompt":"Hi","stream":false,"keep_alive":0})").status, 200)
+      << "an answer";
+  EXPECT_EQ(engines().size(), 1U);
 }
 
 TEST_F(ViewersTest, readiness_names_models_to_the_operator_alone) {

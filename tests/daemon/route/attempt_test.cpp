@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <openssl/sha.h>
 
+#include "config/app_models.hpp"
 #include "daemon/apps/registry.hpp"
 #include "daemon/http/host_policy.hpp"
 #include "tests/daemon/api/fakes.hpp"
@@ -168,7 +169,7 @@ TEST(registry, models_and_caps) {
   const auto &alice = settings->apps[0], &bob = settings->apps[1];
   EXPECT_EQ((*registry.model_for(alice, ""))->id, "demo");
   EXPECT_EQ((*registry.model_for(alice, "default-demo"))->id, "demo");
-  EXPECT_FALSE(registry.model_for(alice, "demo:latest"));
+  EXPECT_FALSE(registry.model_for(alice, "demo:7b"));
   EXPECT_EQ(registry.model_for(bob, "nothing").error().message,
             "There is no model \"nothing\" that is open to this app. It may use: small.");
   EXPECT_EQ(*Registry::cap_max_tokens(alice, 0), 0U);
@@ -179,15 +180,24 @@ TEST(registry, models_and_caps) {
 
 // A client that adds a tag gets the model of the whole name, if there is one: also where its app may not use
 // it.
-TEST(registry, the_default_tag_of_an_api_is_left_out) {
+TEST(registry, a_model_answers_to_its_name_with_the_default_tag) {
   auto settings = testing::make_settings();
-  settings->config.models[1].aliases = {"tagged:latest"};
+  settings->config.models[1].aliases = {"default-demo:latest"};
   const Registry registry(settings->apps, settings->config);
-  EXPECT_EQ(registry.without_tag("demo:latest", ":latest"), "demo");
-  EXPECT_EQ(registry.without_tag("tagged:latest", ":latest"), "tagged:latest");
-  EXPECT_EQ(registry.without_tag("demo:7b", ":latest"), "demo:7b");
-  EXPECT_EQ(registry.without_tag("demo:latest", ""), "demo:latest");
-  EXPECT_EQ(registry.without_tag(":latest", ":latest"), "");
+  config::AppManifest app;
+  app.models = {"demo"};
+  EXPECT_EQ((*registry.model_for(app, "demo:latest"))->id, "demo");
+  EXPECT_FALSE(registry.model_for(app, "default-demo:latest"));
+  EXPECT_FALSE(registry.model_for(app, "demo:latest:latest"));
+  EXPECT_FALSE(registry.model_for(app, ":latest")) << "which is no name, so that no default_model is meant";
+  app.models = {};
+  EXPECT_EQ((*registry.model_for(app, "default-demo:latest"))->id, settings->config.models[1].id);
+  const auto plain = [&](std::string_view name) {
+    return config::without_default_tag(settings->config.models, name);
+  };
+  EXPECT_EQ(plain("demo:latest"), "demo");
+  EXPECT_EQ(plain("default-demo:latest"), "default-demo:latest");
+  EXPECT_EQ(plain("demo:7b"), "demo:7b");
 }
 
 TEST(registry, a_manifest_may_name_a_model_by_its_alias) {
