@@ -297,7 +297,10 @@ TEST(OllamaRequest, RepeatLastN) {
   EXPECT_TRUE(read(kChat, with_n("64"))) << "there is no penalty";
   EXPECT_TRUE(read(kChat, with_n("-1", R"(,"repeat_penalty":1.2)")));
   EXPECT_EQ(read(kChat, with_n("0", R"(,"repeat_penalty":1.2)"))->base.sampling.repetition_penalty, 1.0F);
-  EXPECT_EQ(error_of(kChat, with_n("64", R"(,"repeat_penalty":1.2)")).param, "options.repeat_last_n");
+  EXPECT_FLOAT_EQ(read(kChat, with_n("64", R"(,"repeat_penalty":1.2)"))->base.sampling.repetition_penalty,
+                  1.2F)
+      << "the default, as if it were not given";
+  EXPECT_EQ(error_of(kChat, with_n("63", R"(,"repeat_penalty":1.2)")).param, "options.repeat_last_n");
 }
 
 TEST(OllamaRequest, Show) {
