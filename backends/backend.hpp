@@ -45,7 +45,12 @@ struct TextPrompt {
 struct TokenPrompt {
   std::vector<Token> tokens;
 };
-using Prompt = std::variant<ChatPrompt, TextPrompt, TokenPrompt>;
+// A document with a gap, which the answer fills. Both parts are text: no token in them is a control token.
+struct InfillPrompt {
+  std::string before;
+  std::shared_ptr<const std::string> after;  // not null; the prompts of a batch share it
+};
+using Prompt = std::variant<ChatPrompt, TextPrompt, TokenPrompt, InfillPrompt>;
 
 // Ranges are checked by the API against one table (daemon/api) and again by check(): the engine trusts
 // nobody.
@@ -88,7 +93,7 @@ struct CompletionRequest {
   std::uint32_t max_tokens = 0;  // 0: as many as the context leaves
   // The answer has no token and ends with reason `length`. max_tokens is then the room that is kept for it.
   bool empty_answer = false;
-  // The answer begins with its prompt, which must not be a chat: with the text of the prompt's tokens, and
+  // The answer begins with its prompt, which is a text or tokens: with the text of the prompt's tokens, and
   // with their log probabilities where top_logprobs asks for those of the answer.
   bool echo = false;
   // Prompt and answer together: the answer ends there with reason `length`, and a prompt that leaves no room
@@ -237,6 +242,7 @@ struct BackendInfo {         // fixed once ready
   std::uint64_t kv_token_bytes = 0;      // of one token's KV as f16; 0: not known, as of one that is ready
   bool has_chat_template = false;
   std::optional<bool> tool_template;  // the file's chat template has a place for tools; nullopt: not known
+  std::optional<bool> infills;        // the file's vocabulary has infill tokens; nullopt: not known
   AnswerForm form = {};               // as the file's chat template tells; the default where it has none
   std::vector<DeviceShare> devices;   // in order of layers; empty: the machine's own processors
 };

@@ -47,6 +47,11 @@ constexpr std::array<Row, kFeatures> kRows{{
      "context",
      {Served::limit, "serves the context that the model was made for, within the memory for its KV cache"}},
     {Feature::logprobs, "logprobs", {Served::limit, "serves up to 20 top_logprobs for each token"}},
+    {Feature::infill,
+     "infill",
+     {Served::limit,
+      "fills in between two texts (suffix) with a model whose vocabulary has a prefix, a suffix and a middle "
+      "token"}},
     {Feature::adapters, "adapters", {Served::no, "does not serve adapters (LoRA)"}},
     {Feature::draft_model,
      "draft_model",
@@ -63,6 +68,8 @@ static_assert([] {
 constexpr Capability kNoTemplate{
     Served::limit,
     "tells such a model its tools in a system message, and does not serve them beside structured output"};
+constexpr Capability kNoInfill{Served::no,
+                               "cannot fill in between two texts with a model that has no infill tokens"};
 constexpr PerEngine kYes{Served::yes, ""};
 
 struct Format {
@@ -118,6 +125,8 @@ std::span<const std::string_view> architectures() noexcept {
 Capability capability(std::string_view kind, const ModelTraits& model, Feature feature) noexcept {
   if (feature == Feature::tools && model.tool_template == false && find_engine_kind(kind) != nullptr)
     return kNoTemplate;
+  if (feature == Feature::infill && model.infills == false && find_engine_kind(kind) != nullptr)
+    return kNoInfill;
   return kRows[static_cast<std::size_t>(feature)].engines.of(kind);
 }
 

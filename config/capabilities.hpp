@@ -21,12 +21,13 @@ enum class Feature : std::uint8_t {
   rerank,
   context,
   logprobs,
+  infill,  // an answer that fills in between two texts
   adapters,
   draft_model,
   fine_tuning,
   image_generation,
 };
-inline constexpr std::size_t kFeatures = 13;
+inline constexpr std::size_t kFeatures = 14;
 std::string_view to_string(Feature feature) noexcept;  // "speech_output"
 
 // limit: served within what `reason` says.
@@ -40,7 +41,8 @@ struct Capability {
 
 // Traits of a model that an answer depends on. Absent: not known.
 struct ModelTraits {
-  std::optional<bool> tool_template;  // its chat template has a place for tools
+  std::optional<bool> tool_template = {};  // its chat template has a place for tools
+  std::optional<bool> infills = {};        // its vocabulary has infill tokens
 };
 
 // The capability of an engine kind with such a model. `kind`: the id of an engine kind; every other name is

@@ -97,6 +97,55 @@ void end_reasoning(text::Rendered& rendered, const AnswerForm& form) {
   rendered.written.push_back({begin, rendered.text.size()});
 }
 
+Result<text::InfillTokens> infill_tokens(const TextModel& model) {
+  if (const auto& infill = model.tokenizer->infill()) return *infill;
+  return fail(ErrorCode::unsupported_feature,
+              "'suffix' is not served with this model: its vocabulary has no infill tokens.", "suffix");
+}
+
+// Appends the tokens of a part of a document. The caller has `room` for them, and for no more.
+Result<void> append_part(std::string_view text, bool begins_text, const text::InfillTokens& infill,
+                         std::size_t room, const TextModel& model, std::vector<Token>& out) {
+  const std::vector<text::TextSpan> nowhere;
+  const auto tokens = model.tokenizer->encode_within(
+      text,
+      {.add_special = false, .parse_special = false, .control_in = &nowhere, .begins_text = begins_text},
+      room);
+  if (!tokens)
+    return too_long("more than " + std::to_string(most_tokens(model)) + " tokens", model, "prompt");
+  // CodeLlama's are words of the vocabulary, into which text merges.
+  for (const Token token : *tokens)
+    if (token == infill.prefix || token == infill.suffix || token == infill.middle)
+      return fail(ErrorCode::invalid_value,
+                  "The text spells the model's infill token \"" + std::string(model.tokenizer->piece(token)) +
+                      "\", which the model could not tell apart.",
+                  begins_text ? "prompt" : "suffix");
+  out.insert(out.end(), tokens->begin(), tokens->end());
+  return {};
+}
+
+// BOS where the model has one, prefix token, text, suffix token, text, middle token.
+Result<std::vector<Token>> encode_infill(const InfillPrompt& prompt, const TextModel& model) {
+  const auto infill = infill_tokens(model);
+  if (!infill) return pass(infill);
+  const std::size_t marks = model.adds_bos ? 4 : 3;
+  const std::size_t most = most_tokens(model);
+  const text::TokenBound& bound = model.tokenizer->bound();
+  if (const std::uint64_t least = bound.least(prompt.before) + bound.least(*prompt.after) + marks;
+      least > most)
+    return too_many_bytes(std::to_string(prompt.before.size() + prompt.after->size()), least, model,
+                          "prompt");
+  std::vector<Token> out;
+  if (model.adds_bos) out.push_back(*model.tokenizer->bos());
+  out.push_back(infill->prefix);
+  if (auto ok = append_part(prompt.before, true, *infill, most - marks, model, out); !ok) return pass(ok);
+  out.push_back(infill->suffix);
+  if (auto ok = append_part(*prompt.after, false, *infill, most - 1 - out.size(), model, out); !ok)
+    return pass(ok);
+  out.push_back(infill->middle);
+  return out;
+}
+
 // `ends`: reasoning that the template opens ends there. `in_reasoning`: whether the answer begins within it.
 Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& model, std::int64_t now,
                                        bool ends, bool& in_reasoning) {
@@ -151,6 +200,7 @@ Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model,
     return encode_chat(*chat, model, now, ends, in_reasoning);
   if (const auto* text = std::get_if<TextPrompt>(&prompt))
     return encode(text->text, {.add_special = text->add_special, .parse_special = true}, model, "prompt");
+  if (const auto* infill = std::get_if<InfillPrompt>(&prompt)) return encode_infill(*infill, model);
   return std::move(std::get<TokenPrompt>(prompt).tokens);
 }
 
@@ -209,17 +259,24 @@ Result<void> check_request(const CompletionRequest& request, const TextModel& mo
                       std::to_string(vocab_size) + ".",
                   "logit_bias");
   if (auto ok = check_tokens(request.resume_tokens, vocab_size, "resume_tokens"); !ok) return pass(ok);
-  if (request.echo && std::holds_alternative<ChatPrompt>(request.prompt))
-    return fail(ErrorCode::invalid_value, "A chat is not echoed, only a prompt of text or tokens.", "echo");
+  if (request.echo && !std::holds_alternative<TextPrompt>(request.prompt) &&
+      !std::holds_alternative<TokenPrompt>(request.prompt))
+    return fail(ErrorCode::invalid_value, "Only a prompt of text or tokens is echoed.", "echo");
   if (const auto* tokens = std::get_if<TokenPrompt>(&request.prompt))
     return check_tokens(tokens->tokens, vocab_size, param_of(request));
   if (const auto* text = std::get_if<TextPrompt>(&request.prompt))
     return check_bytes(text->text.size(), model, "prompt");
+  if (const auto* infill = std::get_if<InfillPrompt>(&request.prompt)) {
+    if (const auto tokens = infill_tokens(model); !tokens) return pass(tokens);
+    return check_bytes(infill->before.size() + infill->after->size(), model, "prompt");
+  }
   return {};  // a template may leave out any part of a chat
 }
 
 std::size_t text_bytes(const Prompt& prompt) noexcept {
   if (const auto* text = std::get_if<TextPrompt>(&prompt)) return text->text.size();
+  if (const auto* infill = std::get_if<InfillPrompt>(&prompt))
+    return infill->before.size() + infill->after->size();
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt))
     return chat->messages.bytes().size() + chat->tools.bytes().size() + chat->template_args.bytes().size();
   return 0;

@@ -336,7 +336,7 @@ Result<void> check(const SyntheticSpec& spec) {
       {"experts_used", spec.experts_used, least, std::min<std::uint64_t>(spec.experts, kMaxExpertsUsed)},
       {"expert_ffn", spec.expert_ffn, least, spec.experts == 0 ? 0 : kMaxFfnDim},
       {"context", spec.context, 8, kMaxContext},
-      {"vocab", spec.vocab, min_synthetic_vocab(), kMaxVocab}};
+      {"vocab", spec.vocab, min_synthetic_vocab(spec.infill), kMaxVocab}};
   for (const auto& bound : bounds) {
     if (bound.value < bound.low || bound.value > bound.high) {
       return bad_shape(std::string(bound.name) + " is " + std::to_string(bound.value) + "; " +

@@ -40,6 +40,7 @@ struct SyntheticSpec {
   kernels::DType type = kernels::DType::q4_0;  // of every matrix; norms, biases and routers are F32
   std::uint64_t seed = 1;
   std::string chat_template = {};  // Jinja source; "": ChatML
+  bool infill = false;             // the vocabulary has infill tokens
 };
 
 // "tiny", "small" or a published model's shape (synthetic_shape_names), or "dim=512,layers=4,...", also with

@@ -77,7 +77,7 @@ void add_gaussian(std::uint64_t key, double scale, std::span<float> values, std:
 SyntheticPlan::SyntheticPlan(const SyntheticSpec& spec)
     : spec_(spec),
       family_(*find_family(spec.architecture)),
-      vocab_(make_synthetic_vocab(spec.vocab)),
+      vocab_(make_synthetic_vocab(spec.vocab, spec.infill)),
       head_dim_(spec.head_dim != 0 ? spec.head_dim : spec.dim / spec.heads) {
   spec_.tied = spec.tied || family_.post_norms;
   const auto has = [](InFiles files, bool asked) {

@@ -19,6 +19,7 @@ constexpr Merge kMerges[] = {
 };
 constexpr std::uint32_t kBytes = 256;
 constexpr std::uint32_t kControlTokens = 3;
+constexpr const char* kInfillTokens[] = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
 
 constexpr std::string_view kChatTemplate =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
@@ -40,11 +41,12 @@ std::string spelled(std::string_view text) {
 
 }  // namespace
 
-std::uint32_t min_synthetic_vocab() noexcept {
-  return kBytes + static_cast<std::uint32_t>(std::size(kMerges)) + kControlTokens;
+std::uint32_t min_synthetic_vocab(bool infill) noexcept {
+  return kBytes + static_cast<std::uint32_t>(std::size(kMerges)) + kControlTokens +
+         (infill ? static_cast<std::uint32_t>(std::size(kInfillTokens)) : 0);
 }
 
-SyntheticVocab make_synthetic_vocab(std::uint32_t size) {
+SyntheticVocab make_synthetic_vocab(std::uint32_t size, bool infill) {
   SyntheticVocab vocab;
   vocab.tokens.reserve(size);
   std::uint32_t next = 256;
@@ -64,10 +66,13 @@ SyntheticVocab make_synthetic_vocab(std::uint32_t size) {
   vocab.end_of_text = control("<|endoftext|>");
   vocab.im_start = control("<|im_start|>");
   vocab.im_end = control("<|im_end|>");
+  if (infill)
+    for (const char* const text : kInfillTokens) control(text);
+  const std::size_t controls_end = vocab.tokens.size();
   while (vocab.tokens.size() < size)
     vocab.tokens.push_back(utf8(0x120) + "w" + std::to_string(vocab.tokens.size()));
   vocab.types.assign(size, SyntheticVocab::kNormal);
-  for (const auto token : {vocab.end_of_text, vocab.im_start, vocab.im_end})
+  for (std::size_t token = vocab.end_of_text; token < controls_end; ++token)
     vocab.types[token] = SyntheticVocab::kControl;
   return vocab;
 }

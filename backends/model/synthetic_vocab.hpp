@@ -18,9 +18,10 @@ struct SyntheticVocab {
   std::uint32_t end_of_text = 0, im_start = 0, im_end = 0;  // im_end is EOS
 };
 
-std::uint32_t min_synthetic_vocab() noexcept;
-// Precondition: size >= min_synthetic_vocab().
-SyntheticVocab make_synthetic_vocab(std::uint32_t size);
+// infill: with the tokens <|fim_prefix|>, <|fim_suffix|> and <|fim_middle|>.
+std::uint32_t min_synthetic_vocab(bool infill = false) noexcept;
+// Precondition: size >= min_synthetic_vocab(infill).
+SyntheticVocab make_synthetic_vocab(std::uint32_t size, bool infill = false);
 // tokenizer.* keys. `chat_template`: its source; "": ChatML.
 void write_vocab(const SyntheticVocab& vocab, const std::string& chat_template, GgufWriter& out);
 

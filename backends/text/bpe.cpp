@@ -50,6 +50,7 @@ BpeTokenizer::BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_token
   markers_ = std::move(vocabulary.markers);
   bos_ = vocabulary.bos;
   eos_ = vocabulary.eos;
+  infill_ = vocabulary.infill;
   end_of_generation_ = std::move(vocabulary.end_of_generation);
   pieces_ = std::move(vocabulary.pieces);
   pieces_.drop_index();

@@ -77,6 +77,7 @@ SpmTokenizer::SpmTokenizer(VocabularyMetadata vocabulary, std::vector<float> sco
   markers_ = std::move(vocabulary.markers);
   bos_ = vocabulary.bos;
   eos_ = vocabulary.eos;
+  infill_ = vocabulary.infill;
   end_of_generation_ = std::move(vocabulary.end_of_generation);
   pieces_ = std::move(vocabulary.pieces);
   pieces_.shrink();
@@ -184,7 +185,7 @@ std::optional<std::vector<Token>> SpmTokenizer::encode_within(std::string_view t
   Scratch scratch;
   if (options.add_special && add_bos_) out.push_back(*bos_);
   std::size_t done = 0;
-  bool after_special = true;  // the text's beginning counts
+  bool after_special = options.begins_text;
   const auto encode_until = [&](std::size_t end) {
     if (end == done) return true;
     const std::string_view part = text.substr(done, end - done);

@@ -16,7 +16,8 @@ inline constexpr std::string_view kShownMarkers[] = {"<|channel|>", "<|message|>
 bool marks_turn(std::string_view text) noexcept;
 // <|x|>, <|x> or <x|>, with either bar: what no text spells by chance.
 bool is_barred(std::string_view text) noexcept;
-// <x> or [x], without white space: the text of a token that a file names as its BOS or EOS, and no word.
+// <x> or [x], without white space: the text of a token that a file names as its BOS, its EOS or an infill
+// token, and no word.
 bool is_bracketed(std::string_view text) noexcept;
 
 // Texts that are markers if a vocabulary has a token for the whole of one: those that the source contains,

@@ -27,6 +27,12 @@ enum class TokenKind : std::uint8_t {
   byte = 6
 };
 
+// The control tokens around the parts of a document whose gap is to be filled; three different ones.
+struct InfillTokens {
+  Token prefix = 0, suffix = 0, middle = 0;
+  bool operator==(const InfillTokens&) const = default;
+};
+
 class Tokenizer {
  public:
   // Copies what it needs out of the file. model_invalid; unsupported_value for a tokenizer model or
@@ -40,6 +46,8 @@ class Tokenizer {
     // The parts of the text, in order and apart, in which it does; null: everywhere. The template's markers
     // count as control tokens here, whatever their kind.
     const std::vector<TextSpan>* control_in = nullptr;
+    // False: the text goes on behind another one, and no space is put before it.
+    bool begins_text = true;
   };
   // Any bytes are accepted; invalid UTF-8 goes the model's own way (bytes or U+FFFD), as llama.cpp does. A
   // control token comes of its own spelling alone, where that is recognised: never of what merges.
@@ -72,6 +80,7 @@ class Tokenizer {
   TokenKind kind(Token token) const noexcept { return kinds_[static_cast<std::size_t>(token)]; }
   std::optional<Token> bos() const noexcept { return bos_; }
   std::optional<Token> eos() const noexcept { return eos_; }
+  const std::optional<InfillTokens>& infill() const noexcept { return infill_; }
   bool is_end_of_generation(Token token) const noexcept;  // EOS, EOT, <|im_end|> and their like
   // The token's own spelling in the vocabulary ("<|im_end|>"), for chat templates' bos_token and eos_token.
   virtual std::string_view piece(Token token) const noexcept = 0;
@@ -87,6 +96,7 @@ class Tokenizer {
   std::vector<TokenKind> kinds_;
   std::vector<bool> markers_;  // as in VocabularyMetadata
   std::optional<Token> bos_, eos_;
+  std::optional<InfillTokens> infill_;
   std::vector<Token> end_of_generation_;  // sorted
   TokenBound bound_;
 };

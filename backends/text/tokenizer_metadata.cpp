@@ -19,11 +19,16 @@ using model::GgufType;
 constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kTypesKey = "tokenizer.ggml.token_type";
 
+struct InfillIds {
+  std::optional<Token> prefix, suffix, middle;
+};
+
 // Fill-in-the-middle and end-of-turn tokens that files often leave unnamed, found by their text.
 struct WellKnown {
   std::array<std::string_view, 2> keys;  // the id's key, and its deprecated spelling
   std::array<std::string_view, 11> texts;
   bool ends_generation;
+  std::optional<Token> InfillIds::*infill = nullptr;
 };
 constexpr WellKnown kWellKnown[] = {
     {{"tokenizer.ggml.eot_token_id", ""},
@@ -34,15 +39,18 @@ constexpr WellKnown kWellKnown[] = {
     {{"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"},
      {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
       "<|code_prefix|>", "<|prefix|>"},
-     false},
+     false,
+     &InfillIds::prefix},
     {{"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"},
      {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>",
       "<|code_suffix|>", "<|suffix|>"},
-     false},
+     false,
+     &InfillIds::suffix},
     {{"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"},
      {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
       "<|middle|>"},
-     false},
+     false,
+     &InfillIds::middle},
     {{"tokenizer.ggml.fim_pad_token_id", ""},
      {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"},
      true},
@@ -162,6 +170,7 @@ Result<void> read_flag(const model::Gguf& file, std::string_view key, bool& flag
 }
 
 Result<void> read_well_known(const model::Gguf& file, VocabularyMetadata& out, std::vector<Token>& ends) {
+  InfillIds infill;
   for (const WellKnown& known : kWellKnown) {
     std::optional<Token> id;
     for (const std::string_view key : known.keys) {
@@ -176,7 +185,11 @@ Result<void> read_well_known(const model::Gguf& file, VocabularyMetadata& out, s
       if (id) out.kinds[static_cast<std::size_t>(*id)] = TokenKind::control;
     }
     if (id && known.ends_generation) ends.push_back(*id);
+    if (known.infill != nullptr) infill.*known.infill = id;
   }
+  const auto& [prefix, suffix, middle] = infill;
+  if (prefix && suffix && middle && *prefix != *suffix && *prefix != *middle && *suffix != *middle)
+    out.infill = {*prefix, *suffix, *middle};
   return {};
 }
 
@@ -241,7 +254,9 @@ void find_markers(const model::Gguf& file, VocabularyMetadata& out) {
     if (out.kinds[id] == TokenKind::user_defined && (marks_turn(text) || is_barred(text)))
       mark(static_cast<Token>(id));
   }
-  for (const auto& id : {out.bos, out.eos})
+  const InfillIds infill =
+      out.infill ? InfillIds{out.infill->prefix, out.infill->suffix, out.infill->middle} : InfillIds{};
+  for (const auto& id : {out.bos, out.eos, infill.prefix, infill.suffix, infill.middle})
     if (id && is_bracketed(out.pieces[static_cast<std::uint32_t>(*id)])) mark(*id);
   // A template that is no text, or too long, is refused where it is parsed.
   const auto named = file.get_string("tokenizer.chat_template");

@@ -31,6 +31,7 @@ struct VocabularyMetadata {
   std::vector<bool> markers;
   std::optional<Token> bos, eos, unknown;
   bool add_bos = false, add_eos = false;
+  std::optional<InfillTokens> infill;    // nullopt: the vocabulary lacks one of them
   std::vector<Token> end_of_generation;  // sorted
   bool strip_after_special = false;      // Phi-3: special tokens swallow the white space after them
 

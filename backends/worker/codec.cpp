@@ -37,7 +37,7 @@ enum Kind : std::uint64_t {
   kError = 21,
   kNeedMemory = 22,
 };
-enum PromptKind : std::uint64_t { kChatPrompt = 0, kTextPrompt = 1, kTokenPrompt = 2 };
+enum PromptKind : std::uint64_t { kChatPrompt = 0, kTextPrompt = 1, kTokenPrompt = 2, kInfillPrompt = 3 };
 
 void put(WireWriter& w, const std::vector<Token>& tokens) {
   w.u64(tokens.size());
@@ -142,6 +142,9 @@ void put(WireWriter& w, const CompletionRequest& q) {
   } else if (const auto* text = std::get_if<TextPrompt>(&q.prompt)) {
     w.bytes(text->text);
     w.flag(text->add_special);
+  } else if (const auto* infill = std::get_if<InfillPrompt>(&q.prompt)) {
+    w.bytes(infill->before);
+    w.bytes(*infill->after);
   } else {
     put(w, std::get<TokenPrompt>(q.prompt).tokens);
   }
@@ -165,7 +168,7 @@ void put(WireWriter& w, const CompletionRequest& q) {
 CompletionRequest get_request(WireReader& r) {
   CompletionRequest q;
   q.id = r.text(kMaxName, "id");
-  switch (r.u64(kTokenPrompt, "prompt kind")) {
+  switch (r.u64(kInfillPrompt, "prompt kind")) {
     case kChatPrompt: {
       ChatPrompt chat;
       chat.messages = get_json(r, "messages");
@@ -181,6 +184,13 @@ CompletionRequest get_request(WireReader& r) {
       text.text = r.bytes(kMaxText, "prompt");  // tokenizers take any bytes
       text.add_special = r.flag("add_special");
       q.prompt = std::move(text);
+      break;
+    }
+    case kInfillPrompt: {
+      InfillPrompt infill;
+      infill.before = r.bytes(kMaxText, "prompt");
+      infill.after = std::make_shared<const std::string>(r.bytes(kMaxText, "suffix"));
+      q.prompt = std::move(infill);
       break;
     }
     default:

@@ -17,7 +17,7 @@
 
 namespace flyball::worker {
 
-inline constexpr std::uint32_t kProtocolVersion = 15;
+inline constexpr std::uint32_t kProtocolVersion = 16;
 
 // Counted by the daemon from 1, never reused within one worker.
 using TicketId = std::uint64_t;

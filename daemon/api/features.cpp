@@ -11,7 +11,8 @@ Error unserved(const config::Capability& capability, std::string param) {
 }
 
 config::ModelTraits traits_of(const BackendInfo* file) {
-  return {.tool_template = file != nullptr ? file->tool_template : std::nullopt};
+  if (file == nullptr) return {};
+  return {.tool_template = file->tool_template, .infills = file->infills};
 }
 
 }  // namespace flyball::api

@@ -58,6 +58,14 @@ void tell_tools_in(Generate& request) {
   request.note += "Tools and calls are told to the model as text: its chat template has no place for them.";
 }
 
+// The model's file tells whether it has infill tokens.
+Result<void> check_infill(const Generate& request, const BackendInfo* file) {
+  if (!std::holds_alternative<InfillPrompt>(request.prompts.front())) return {};
+  const config::Capability found = config::capability(config::Feature::infill, traits_of(file));
+  if (found.served != config::Served::no) return {};
+  return std::unexpected(unserved(found, "suffix"));
+}
+
 }  // namespace
 
 bool suits_any_model(const Generate& request, const BackendInfo* file) {
@@ -65,6 +73,7 @@ bool suits_any_model(const Generate& request, const BackendInfo* file) {
 }
 
 Result<void> suit_to_model(Generate& request, const BackendInfo* file) {
+  if (auto ok = check_infill(request, file); !ok) return ok;
   if (needs_told_tools(request, file)) tell_tools_in(request);
   return hold_to_calls(request, file);
 }

@@ -10,7 +10,8 @@ namespace flyball::api {
 
 // `file`: what the model's file says of itself; nullptr: not known.
 bool suits_any_model(const Generate& request, const BackendInfo* file);
-// unsupported_feature, about "tools": the constraint of calls cannot be written for the model's format.
+// unsupported_feature, about "suffix": the model has no infill tokens; about "tools": the constraint of calls
+// cannot be written for the model's format.
 Result<void> suit_to_model(Generate& request, const BackendInfo* file);
 
 }  // namespace flyball::api

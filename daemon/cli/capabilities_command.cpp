@@ -33,6 +33,7 @@ Json capabilities_json() {
   Json out = {{"schema", "flyball.capabilities/v1"},
               {"features", Json::object()},
               {"models_without_a_place_for_tools", Json::object()},
+              {"models_without_infill_tokens", Json::object()},
               {"weights", Json::object()},
               {"architectures", Json::object()},
               {"mixtures", Json::object()}};
@@ -42,9 +43,12 @@ Json capabilities_json() {
   for (std::size_t i = 0; i < config::kFeatures; ++i) {
     const auto feature = static_cast<config::Feature>(i);
     add_row(out["features"], to_string(feature), row_of(feature, {}));
-    const config::ModelTraits plain{.tool_template = false};
-    if (config::capability(feature, plain) != config::capability(feature))
-      add_row(out["models_without_a_place_for_tools"], to_string(feature), row_of(feature, plain));
+    const auto add_if_it_differs = [&](const char* table, const config::ModelTraits& model) {
+      if (config::capability(feature, model) != config::capability(feature))
+        add_row(out[table], to_string(feature), row_of(feature, model));
+    };
+    add_if_it_differs("models_without_a_place_for_tools", {.tool_template = false});
+    add_if_it_differs("models_without_infill_tokens", {.infills = false});
   }
   for (const std::string_view format : config::weight_formats())
     add_row(out["weights"], format, [format](auto kind) { return config::reads_weights(kind, format); });
@@ -82,6 +86,8 @@ std::string capabilities_text(const Json& table) {
   std::string out = table_text("feature", table["features"]);
   out += "\nModels whose chat template has no place for tools:\n\n" +
          table_text("feature", table["models_without_a_place_for_tools"]);
+  out += "\nModels whose vocabulary has no infill tokens:\n\n" +
+         table_text("feature", table["models_without_infill_tokens"]);
   out += "\n" + table_text("weights", table["weights"]);
   out += "\n" + table_text("architecture", table["architectures"]) + "\n";
   for (const auto& [kind, mixture] : table["mixtures"].items())

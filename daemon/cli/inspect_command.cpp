@@ -147,6 +147,7 @@ void print_json(const Report& r) {
                                 {"vocab_size", c.vocab_size},
                                 {"tokenizer", {{"model", r.tokenizer}, {"pre", r.pre_tokenizer}}},
                                 {"chat_template", r.chat_template_bytes > 0},
+                                {"infill", nullptr},
                                 {"tool_template", nullptr},
                                 {"call_format", nullptr},
                                 {"reasoning_format", nullptr},
@@ -181,6 +182,7 @@ void print_json(const Report& r) {
     out["call_format"] = text::to_string(known->form.calls);
     out["reasoning_format"] = text::to_string(known->form.reasoning);
   }
+  if (const auto infills = probe::has_infill_tokens(r.file)) out["infill"] = *infills;
   for (const DevicePlan& d : r.devices)
     out["devices"].push_back({{"device", d.device.name},
                               {"memory_bytes", d.device.free_bytes},
@@ -221,7 +223,8 @@ void print_text(const Report& r) {
   line("context", n(c.context_length) + " tokens, RoPE scaling " + to_text(c.ropes[0].scaling));
   line("vocabulary", n(c.vocab_size) + " tokens, tokenizer " +
                          (r.tokenizer.empty() ? "(none)" : r.tokenizer) +
-                         (r.pre_tokenizer.empty() ? "" : " with pre-tokenizer " + r.pre_tokenizer));
+                         (r.pre_tokenizer.empty() ? "" : " with pre-tokenizer " + r.pre_tokenizer) +
+                         (probe::has_infill_tokens(r.file) == true ? ", with infill tokens" : ""));
   std::string chat_template = r.chat_template_bytes > 0 ? "yes, " + size_text(r.chat_template_bytes) : "no";
   if (const auto known = probe::template_traits(r.file)) {
     if (known->reads_tools)

@@ -26,7 +26,7 @@ struct MakeModelOptions {
   std::string out, shape = "tiny", type = "Q4_0", rope = "none", chat_template;
   std::uint64_t seed = 1;
   std::uint32_t threads = 0;
-  bool tied = false, quiet = false;
+  bool tied = false, infill = false, quiet = false;
 };
 
 const std::map<std::string, model::RopeScaling> kRopes = {{"none", model::RopeScaling::none},
@@ -64,6 +64,7 @@ int make_model(const MakeModelOptions& options) {
   if (options.rope != "none") spec->rope = kRopes.at(options.rope);  // the shape may say it, too
   spec->tied = spec->tied || options.tied;
   spec->seed = options.seed;
+  spec->infill = options.infill;
   if (auto ok = model::check(*spec); !ok) {
     complain(ok.error());
     return kUsage;
@@ -112,6 +113,8 @@ void add_make_model_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember(ropes))
       ->capture_default_str();
   command->add_flag("--tied", options->tied, "Output weights are the embedding table");
+  command->add_flag("--infill", options->infill,
+                    "The vocabulary has tokens for filling in between two texts");
   command->add_option("--chat-template", options->chat_template,
                       "File with the chat template, in Jinja; without it the file has ChatML");
   command->add_option("--threads", options->threads, "0: one per core")

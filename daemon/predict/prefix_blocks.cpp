@@ -62,6 +62,9 @@ PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash
       for (const auto& message : messages.members()) chain.take(message.value.bytes());
   } else if (const auto* text = std::get_if<TextPrompt>(&prompt)) {
     chain.take(text->text);
+  } else if (const auto* infill = std::get_if<InfillPrompt>(&prompt)) {
+    chain.take(infill->before);
+    chain.take(*infill->after);
   } else {
     const std::vector<Token>& tokens = std::get<TokenPrompt>(prompt).tokens;
     chain.take({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(Token)});

@@ -10,6 +10,7 @@
 #include "backends/model/model_file.hpp"
 #include "backends/text/answer_form.hpp"
 #include "backends/text/chat_template.hpp"
+#include "backends/text/tokenizer_metadata.hpp"
 #include "daemon/probe/children.hpp"
 
 namespace flyball::probe {
@@ -55,6 +56,8 @@ std::optional<BackendInfo> info_from(const ChildAnswer& answer) {
   info.mixture_of_experts = *experts > 0;
   if (const auto it = said.find("tool_template"); it != said.end() && it->is_boolean())
     info.tool_template = it->get<bool>();
+  if (const auto it = said.find("infill"); it != said.end() && it->is_boolean())
+    info.infills = it->get<bool>();
   if (const auto calls = text::call_format_from(member_text(said, "call_format"))) info.form.calls = *calls;
   if (const auto reasoning = text::reasoning_format_from(member_text(said, "reasoning_format")))
     info.form.reasoning = *reasoning;
@@ -100,6 +103,12 @@ std::optional<TemplateTraits> template_traits(const model::ModelFile& file) {
   return TemplateTraits{parsed->reads("tools"), parsed->answer_form()};
 }
 
+std::optional<bool> has_infill_tokens(const model::ModelFile& file) {
+  const auto vocabulary = text::read_vocabulary(file.gguf(), {});
+  if (!vocabulary) return std::nullopt;
+  return vocabulary->infill.has_value();
+}
+
 BackendInfo info_of(const model::ModelFile& file) {
   const model::ModelConfig& config = file.config();
   const graph::KvLayout layout = graph::kv_layout(config);
@@ -116,6 +125,7 @@ BackendInfo info_of(const model::ModelFile& file) {
     info.tool_template = traits->reads_tools;
     info.form = traits->form;
   }
+  info.infills = has_infill_tokens(file);
   return info;
 }
 

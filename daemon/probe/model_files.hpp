@@ -19,7 +19,8 @@
 namespace flyball::probe {
 
 // By id in config.yaml: architecture, quantization, parameters, mixture_of_experts, context_length,
-// weight_bytes, token_weight_bytes, kv_token_bytes, tool_template, form.
+// weight_bytes, token_weight_bytes, kv_token_bytes, tool_template, infills,
+// form.
 using ModelFileInfos = std::map<std::string, BackendInfo>;
 // The same of a file that this process has opened.
 BackendInfo info_of(const model::ModelFile& file);
@@ -29,6 +30,8 @@ struct TemplateTraits {  // of the file's chat template
 };
 // nullopt: it cannot be parsed.
 std::optional<TemplateTraits> template_traits(const model::ModelFile& file);
+// nullopt: the vocabulary cannot be read.
+std::optional<bool> has_infill_tokens(const model::ModelFile& file);
 
 struct ModelFilesRead {
   ModelFileInfos infos;

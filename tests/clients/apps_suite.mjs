@@ -10,7 +10,7 @@ import zed from './apps/zed.mjs';
 import { Wire } from './apps/wire.mjs';
 import { keys, run, serve } from './daemon.mjs';
 
-const daemon = await serve();
+const daemon = await serve({ models: ['slow', 'coder'] });
 console.log(`node ${process.version}, ${daemon.url}`);
 
 const bearer = { Authorization: `Bearer ${keys.main}` };

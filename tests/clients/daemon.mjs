@@ -52,7 +52,7 @@ const kReasoner = `{% for m in messages %}<|im_start|>{{ m.role }}
 {# <tool_call> </think> #}`;
 
 // { url, log(), stop() }; exits with 1 where the daemon does not come up, with 77 where it has no device of the engine.
-// models: "slow" and "reasoner", or one of them, beside "demo".
+// models: of "slow", "reasoner" and "coder", beside "demo".
 export async function serve({ models = ['slow'] } = {}) {
   if (running) {
     assert(keys.main, 'FLYBALL_KEY must be the key of an app of the running daemon');
@@ -75,6 +75,11 @@ export async function serve({ models = ['slow'] } = {}) {
       writeFileSync(join(home, 'reasoner.jinja'), kReasoner);
       make('reasoner.gguf', '--shape', 'tiny,context=4096', '--chat-template', join(home, 'reasoner.jinja'));
       return 'reasoner: {path: reasoner.gguf, context: 4096}';
+    },
+    // Fills in between two texts, with random words.
+    coder() {
+      make('coder.gguf', '--shape', 'tiny,context=2048', '--infill');
+      return 'coder: {path: coder.gguf, context: 2048}';
     },
   };
   writeFileSync(join(home, 'policy.yaml'), `schema: flyball.policy/v1

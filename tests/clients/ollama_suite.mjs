@@ -9,7 +9,7 @@ import { eventually, keys, metrics, model, modulesWith, run, serve, words } from
 
 const modules = modulesWith('ollama', 'whatwg-fetch');
 const { Ollama } = await import(pathToFileURL(join(modules, 'ollama', 'dist', 'index.mjs')));
-const daemon = await serve();
+const daemon = await serve({ models: ['slow', 'coder'] });
 const { url } = daemon;
 const { version } = JSON.parse(readFileSync(join(modules, 'ollama', 'package.json'), 'utf8'));
 console.log(`node ${process.version}, ollama ${version}, ${url}`);
@@ -67,7 +67,7 @@ const tests = {
 
   async 'models: list, show, ps, version'() {
     const { models } = await client.list();
-    assert.deepEqual(models.map((model) => model.name).sort(), ['demo:latest', 'slow:latest']);
+    assert.deepEqual(models.map((model) => model.name).sort(), ['coder:latest', 'demo:latest', 'slow:latest']);
     const demo = models.find((model) => model.model === 'demo:latest');
     assert.equal(demo.details.family, 'llama');
     assert.match(demo.details.parameter_size, /^[0-9.]+M$/);
@@ -220,6 +220,24 @@ const tests = {
     await eventually('no request is open', async () => /^flyball_requests_running 0$/m.test(await metrics(url)));
   },
 
+  async 'generate: a suffix, where the model has infill tokens'() {
+    const [prompt, suffix] = ['def add(a, b):\n    ', '\n\nprint(add(1, 2))'];
+    const fill = (fields) => client.generate({ model: 'coder', options: { temperature: 0, num_predict: 12 }, ...fields });
+    const filled = await fill({ prompt, suffix });
+    checkEnd(filled, 12);
+    // The template's own form, as a client writes it that sends raw prompts.
+    const raw = await fill({ prompt: `<|fim_prefix|>${prompt}<|fim_suffix|>${suffix}<|fim_middle|>`, raw: true });
+    assert.equal(filled.response, raw.response);
+    assert.equal(filled.prompt_eval_count, raw.prompt_eval_count);
+    const parts = await drained(await fill({ prompt, suffix, stream: true }));
+    assert.equal(parts.map((part) => part.response).join(''), filled.response);
+    assert((await fill({ prompt: '', suffix })).prompt_eval_count > 3, 'a gap at the beginning');
+    const shown = await client.show({ model: 'coder' });
+    assert.deepEqual(shown.capabilities, ['completion', 'tools', 'insert']);
+    await refused(fill({ prompt, suffix, system: 'Be brief.' }), 400, /'system' is only allowed without 'suffix'/);
+    await refused(fill({ prompt, suffix, raw: true }), 400, /'suffix' is only allowed where 'raw' is not true/);
+  },
+
   async 'refused: each with its reason'() {
     await refused(client.chat({ ...chat, model: 'nope' }), 404, /no model "nope"/);
     await refused(client.chat({ ...chat, options: { temperature: 9 } }), 400, /'options.temperature' is 9/);
@@ -233,7 +251,7 @@ const tests = {
     await refused(client.chat({ ...chat, messages: [{ role: 'user', content: 'x', images: ['aGk='] }] }), 400, /images/);
     const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
     await refused(client.chat({ ...chat, tools, format: 'json' }), 400, /'tools' are not served beside 'format'/);
-    await refused(client.generate({ model, prompt: 'a', suffix: 'b' }), 400, /'suffix' is not served/);
+    await refused(client.generate({ model, prompt: 'a', suffix: 'b' }), 400, /'suffix' is not served.*no infill tokens/);
     await refused(client.generate({ model, prompt: 'a', context: [1] }), 400, /'context' is not served/);
     await refused(client.generate({ model, prompt: 'a', template: '{{ .Prompt }}' }), 400, /'template' is not served/);
     await refused(client.generate({ model, prompt: 'x '.repeat(5000), options }), 400, /context/);
@@ -264,6 +282,7 @@ const own = [
   'models: list, show, ps, version', 'chat: the name with its default tag, and an alias', 'tools and think',
   'a request without a prompt loads its model, and an app unloads none',
   'paths with slashes to spare, bodies without a type, the default tag in other APIs',
+  'generate: a suffix, where the model has infill tokens',
   'a stream that is given up frees the engine', 'refused: each with its reason', 'refused before a stream begins: a status, and the error alone'];
 
 await run(daemon, tests, { gpu, own });

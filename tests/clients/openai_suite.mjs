@@ -9,7 +9,7 @@ import { eventually, keys, metrics as metricsOf, model, modulesWith, run, serve 
 
 const modules = modulesWith('openai');
 const { default: OpenAI } = await import(pathToFileURL(join(modules, 'openai', 'index.mjs')));
-const daemon = await serve();
+const daemon = await serve({ models: ['slow', 'coder'] });
 const { url } = daemon;
 const { version } = JSON.parse(readFileSync(join(modules, 'openai', 'package.json'), 'utf8'));
 console.log(`node ${process.version}, openai ${version}, ${url}`);
@@ -95,7 +95,7 @@ async function explained(body) {
 const tests = {
   async 'list and retrieve models'() {
     const list = await client.models.list();
-    assert.deepEqual(list.data.map((model) => model.id).sort(), ['demo', 'slow']);
+    assert.deepEqual(list.data.map((model) => model.id).sort(), ['coder', 'demo', 'slow']);
     assert.equal((await client.models.retrieve('demo')).object, 'model');
     assert.equal((await client.models.retrieve('org/slow')).id, 'slow');
   },
@@ -317,7 +317,7 @@ const tests = {
     assert.deepEqual(listed, logprobs.token_logprobs);
   },
 
-  async 'legacy completions: an empty answer, and no suffix'() {
+  async 'legacy completions: an empty answer'() {
     const none = await client.completions.create({ model: 'demo', prompt: 'Once upon', max_tokens: 0 });
     assert.equal(none.choices[0].text, '');
     assert.equal(none.choices[0].finish_reason, 'length');
@@ -325,7 +325,36 @@ const tests = {
     assert(none.usage.prompt_tokens > 0);
     const echoed = await client.completions.create({ model: 'demo', prompt: 'Once upon', max_tokens: 0, echo: true });
     assert.equal(echoed.choices[0].text, 'Once upon');
-    await refused(client.completions.create({ model: 'demo', prompt: 'Once', suffix: 'time.' }), 400, 'unsupported_value', 'suffix');
+  },
+
+  async 'legacy completions: a suffix, where the model has infill tokens'() {
+    const fill = (fields) => client.completions.create({ model: 'coder', temperature: 0, max_tokens: 12, ...fields });
+    const tokens = async (prompt) => (await client.post('/../tokenize', { body: { model: 'coder', prompt } })).tokens;
+    const [before, after] = ['def add(a, b):\n    ', '\n\nprint(add(1, 2))'];
+    const parts = await Promise.all(['<|fim_prefix|>', before, '<|fim_suffix|>', after, '<|fim_middle|>'].map(tokens));
+    assert.deepEqual([parts[0].length, parts[2].length, parts[4].length], [1, 1, 1]);
+    const expected = await fill({ prompt: parts.flat() });
+    const filled = await fill({ prompt: before, suffix: after });
+    assert.equal(filled.choices[0].text, expected.choices[0].text);
+    assert.equal(filled.usage.prompt_tokens, parts.flat().length);
+    assert.notEqual((await fill({ prompt: before })).choices[0].text, filled.choices[0].text, 'the suffix changes nothing');
+    const several = await fill({ prompt: [before, 'x = '], suffix: after, n: 2, logprobs: 1 });
+    assert.equal(several.choices.length, 4);
+    assert.equal(several.choices[1].text, filled.choices[0].text);
+    assert.equal(several.choices[1].logprobs.tokens.length, 12);
+    let streamed = '';
+    for await (const { choices: [choice] } of await fill({ prompt: before, suffix: after, stream: true })) streamed += choice?.text ?? '';
+    assert.equal(streamed, filled.choices[0].text);
+    // A token's spelling in a text is text.
+    assert((await fill({ prompt: '<|fim_middle|>', suffix: after })).usage.prompt_tokens > parts[3].length + 4);
+    assert.equal((await fill({ prompt: before, suffix: '' })).usage.prompt_tokens, parts[1].length);
+    const { capabilities } = await client.models.retrieve('coder');
+    assert.equal(capabilities.infill.served, 'limit');
+    assert.equal((await client.models.retrieve('demo')).capabilities.infill.served, 'no');
+    await refused(fill({ model: 'demo', prompt: before, suffix: after }), 400, 'unsupported_feature', 'suffix');
+    await refused(fill({ prompt: before, suffix: after, echo: true }), 400, 'unsupported_value', 'echo');
+    await refused(fill({ prompt: parts[1], suffix: after }), 400, 'unsupported_value', 'suffix');
+    await refused(fill({ prompt: before, suffix: 'word '.repeat(20_000) }), 400, 'context_length_exceeded', 'prompt');
   },
 
   // That it is within a step is shown in tests/backends/engine, where a step is something that a test makes happen.
@@ -694,6 +723,7 @@ const tests = {
 
 const gpu = ['stream with usage equals the whole answer', 'calls: required, named, streamed and answered'];
 const own = [
+  'legacy completions: a suffix, where the model has infill tokens',
   'list and retrieve models', 'tools are told to the demo model in a system message', 'the history of an agent', 'abort mid-stream stops the engine',
   'abort of an answer that is not streamed', 'errors: what is asked', 'errors: how much is asked'];
 

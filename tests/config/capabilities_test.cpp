@@ -41,6 +41,13 @@ TEST(Capabilities, ToolsNeedAPlaceInTheTemplate) {
             capability(kCpu.id, {}, Feature::tools).reason);
 }
 
+TEST(Capabilities, InfillNeedsTokensOfTheVocabulary) {
+  EXPECT_EQ(capability(kCpu.id, {.infills = true}, Feature::infill).served, Served::limit);
+  EXPECT_EQ(capability(kCpu.id, {}, Feature::infill).served, Served::limit);
+  EXPECT_EQ(capability(kCpu.id, {.infills = false}, Feature::infill).served, Served::no);
+  EXPECT_EQ(capability(Feature::infill, {.infills = false}).served, Served::no);
+}
+
 TEST(Capabilities, TheBestEngineSpeaksForAll) {
   for (std::size_t i = 0; i < kFeatures; ++i) {
     const auto feature = static_cast<Feature>(i);

@@ -17,6 +17,8 @@ namespace {
 // A stand-in: the model's own template is no template of Ollama's. Clients send tools to a model whose
 // template has a place for them, LiteLLM among them.
 constexpr std::string_view kTemplate = "{{ .System }}{{ .Tools }}{{ .Prompt }}";
+// Continue sends `suffix` to a model whose template has a place for one, and raw prompts to others.
+constexpr std::string_view kInfillTemplate = "{{ .System }}{{ .Tools }}{{ .Prompt }}{{ .Suffix }}";
 
 // "3.2B", "361.8M", "24K".
 std::string size_of(std::uint64_t parameters) {
@@ -105,7 +107,8 @@ http::Response ps_answer(std::span<const ListedModel> models, std::int64_t creat
 
 http::Response show_answer(const ListedModel& model, std::int64_t created) {
   std::string body = R"({"modelfile":"","parameters":"")";
-  append_member(body, "template", kTemplate);
+  const bool infills = model.traits.infills == true;
+  append_member(body, "template", infills ? kInfillTemplate : kTemplate);
   body.append(R"(,"details":)");
   append_details(body, model.file);
   body.append(R"(,"model_info":{)");
@@ -121,7 +124,7 @@ http::Response show_answer(const ListedModel& model, std::int64_t created) {
       body.append(":").append(std::to_string(model.context));
     }
   }
-  body.append(R"(},"capabilities":["completion","tools"])");
+  body.append(R"(},"capabilities":["completion","tools")").append(infills ? R"(,"insert"])" : "]");
   append_member(body, "modified_at", rfc3339(created));
   body.push_back('}');
   return json_response(std::move(body));

@@ -150,6 +150,15 @@ Generate load_of(Generate request, Writer::Shape shape) {
   return request;
 }
 
+// A completion's prompt is no chat: it has no place for these.
+Result<void> refuse_chat_fields(const Fields& body, std::string_view system, const std::string& place) {
+  if (!system.empty()) return field_error(ErrorCode::invalid_value, "system", "is only allowed " + place);
+  const JsonView think = body.member("think");
+  if (think && !(think.is_boolean() && !think.as_bool()))
+    return field_error(ErrorCode::invalid_value, "think", "is only allowed " + place);
+  return {};
+}
+
 }  // namespace
 
 Result<Generate> parse_chat(JsonView document) {
@@ -186,19 +195,27 @@ Result<Generate> parse_generate(JsonView document) {
   Generate out;
   const Fields body(document, field_table(), kGenerate, out.unknown);
   if (auto ok = read_settings(body, out); !ok) return pass(ok);
-  const auto prompt = read_text(body, "prompt"), system = read_text(body, "system");
+  const auto prompt = read_text(body, "prompt"), suffix = read_text(body, "suffix"),
+             system = read_text(body, "system");
   if (!prompt) return pass(prompt);
+  if (!suffix) return pass(suffix);
   if (!system) return pass(system);
   const auto raw = read_flag(body, "raw");
   if (!raw) return pass(raw);
-  if (prompt->empty()) return load_of(std::move(out), Writer::Shape::text);
-  out.prompt_bytes = prompt->size() + system->size();
+  if (prompt->empty() && suffix->empty()) return load_of(std::move(out), Writer::Shape::text);
+  out.prompt_bytes = prompt->size() + suffix->size() + system->size();
   out.writer = std::make_unique<Writer>(Writer::Shape::text);
+  if (!suffix->empty()) {
+    if (*raw)
+      return field_error(ErrorCode::invalid_value, "suffix", "is only allowed where 'raw' is not true");
+    if (auto ok = refuse_chat_fields(body, *system, "without 'suffix'"); !ok) return pass(ok);
+    out.kind = Generate::Kind::completion;
+    out.prompts.emplace_back(
+        InfillPrompt{std::string(*prompt), std::make_shared<const std::string>(*suffix)});
+    return out;
+  }
   if (*raw) {
-    if (!system->empty())
-      return field_error(ErrorCode::invalid_value, "system", "is only allowed where 'raw' is not true");
-    if (const JsonView think = body.member("think"); think && !(think.is_boolean() && !think.as_bool()))
-      return field_error(ErrorCode::invalid_value, "think", "is only allowed where 'raw' is not true");
+    if (auto ok = refuse_chat_fields(body, *system, "where 'raw' is not true"); !ok) return pass(ok);
     out.kind = Generate::Kind::completion;
     out.prompts.emplace_back(TextPrompt{std::string(*prompt)});
     return out;

@@ -129,6 +129,25 @@ Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
   return {};
 }
 
+// `suffix`: the text behind the gap that the answers fill.
+Result<void> read_suffix(const Fields& body, Generate& out) {
+  const JsonView suffix = body.member("suffix");
+  if (!suffix) return {};
+  if (!suffix.is_string()) return field_error(ErrorCode::invalid_value, "suffix", "must be a string");
+  if (suffix.text().empty()) return {};
+  if (out.base.echo)
+    return field_error(ErrorCode::unsupported_value, "echo", "is not served beside 'suffix'");
+  const auto after = std::make_shared<const std::string>(suffix.text());
+  for (Prompt& prompt : out.prompts) {
+    auto* const text = std::get_if<TextPrompt>(&prompt);
+    if (text == nullptr)
+      return field_error(ErrorCode::unsupported_value, "suffix", "is served beside prompts of text only");
+    prompt = InfillPrompt{std::move(text->text), after};
+    out.prompt_bytes += after->size();
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<TokenPrompt> read_tokens(JsonView array, std::string_view field) {
@@ -184,8 +203,9 @@ Result<Generate> parse_generate(Kind kind, JsonView document, Endpoints also) {
     calls::read_calls(out);
     out.prompt_bytes = chat->messages.json_bytes() + chat->tools.json_bytes();
     out.prompts.emplace_back(std::move(*chat));
-  } else if (ok = read_legacy_prompt(body, out); !ok) {
-    return pass(ok);
+  } else {
+    if (ok = read_legacy_prompt(body, out); !ok) return pass(ok);
+    if (ok = read_suffix(body, out); !ok) return pass(ok);
   }
   if (out.choices() > kMaxChoices)
     return field_error(ErrorCode::invalid_value, "n",

@@ -31,6 +31,7 @@ constexpr std::array kGroups{
                "messages tools tool_choice parallel_tool_calls chat_template_kwargs reasoning_effort "
                "add_generation_prompt"},
     FieldGroup{body, kCompletions | kTokenize, served, "prompt"},
+    FieldGroup{body, kCompletions, served, "suffix"},
     FieldGroup{body, kTokenize, served, "content add_special"},
     FieldGroup{body, kDetokenize, served, "tokens"},
     FieldGroup{body, kBoth, served, "logit_bias response_format seed stop stream_options"},
@@ -60,8 +61,6 @@ constexpr std::array kGroups{
     FieldGroup{body, kBoth, refused, "audio", "", "[]", Feature::speech_output},
     FieldGroup{body, kBoth, refused, "modalities", "", R"([["text"]])", Feature::speech_output},
     FieldGroup{body, kBoth, refused, "image_data images mm_processor_kwargs", "", "[[]]", Feature::vision},
-    FieldGroup{body, kCompletions, refused, "suffix", "is not served: nothing is filled in between texts",
-               R"([""])"},
     FieldGroup{body, kBoth, refused, "store", "is not served: no answer is kept", "[false]"},
     FieldGroup{body, kBoth, refused, "moderation", "is not served: nothing is moderated"},
     FieldGroup{body, kBoth, refused, "web_search_options plugins", "is not served: nothing is fetched"},

@@ -30,8 +30,10 @@ class ByteTokenizer final : public text::Tokenizer {
  public:
   // on_encode: told of each text before it is encoded.
   // tells_first: a byte is a token of its own, if another one is known to follow it, or nothing.
+  // infill: tokens that no text becomes.
   explicit ByteTokenizer(bool adds_bos = false, std::function<void(std::string_view)> on_encode = {},
-                         bool tells_first = false, std::string bos = "<bos>")
+                         bool tells_first = false, std::string bos = "<bos>",
+                         std::optional<text::InfillTokens> infill = {})
       : adds_bos_(adds_bos),
         on_encode_(std::move(on_encode)),
         tells_first_(tells_first),
@@ -41,6 +43,7 @@ class ByteTokenizer final : public text::Tokenizer {
     kinds_[kEos] = kinds_[kBos] = text::TokenKind::control;
     bos_ = kBos;
     eos_ = kEos;
+    infill_ = infill;
     end_of_generation_ = {kEos};
     bound_.covers(bos_piece_);
     for (int i = 0; i < 256; ++i) bytes_.emplace_back(1, static_cast<char>(i));
@@ -335,6 +338,7 @@ struct FakeShape {
   std::string chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
   std::function<void(std::string_view)> on_encode = {};
   std::string bos = "<bos>";  // its spelling
+  std::optional<text::InfillTokens> infill = {};
 };
 
 inline FakeEngine make_fake(FakeShape shape = {}) {
@@ -351,7 +355,7 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
   parts.logits_per_row = kVocab;
   parts.text =
       engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos, std::move(shape.on_encode),
-                                                              shape.tells_first, shape.bos),
+                                                              shape.tells_first, shape.bos, shape.infill),
                               text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
   parts.observer = std::move(shape.observer);
   if (!shape.spill.empty()) {

@@ -141,6 +141,17 @@ TEST(Synthetic, ControlTokensAreNeverChosen) {
   }
 }
 
+TEST(SyntheticVocab, InfillTokensStandBehindTheOthers) {
+  const auto size = min_synthetic_vocab(true);
+  EXPECT_EQ(size, min_synthetic_vocab() + 3);
+  const auto vocab = make_synthetic_vocab(size, true);
+  ASSERT_EQ(vocab.tokens.size(), size);
+  EXPECT_EQ(vocab.tokens[vocab.im_end + 1], "<|fim_prefix|>");
+  EXPECT_EQ(vocab.tokens.back(), "<|fim_middle|>");
+  for (auto token = vocab.end_of_text; token < size; ++token) EXPECT_EQ(vocab.types[token], 3) << token;
+  EXPECT_EQ(make_synthetic_vocab(size).types.back(), 1) << "a word";
+}
+
 TEST(SyntheticVocab, TokensAreDistinctAndMergesWithinIt) {
   const auto vocab = make_synthetic_vocab(1000);
   ASSERT_EQ(vocab.tokens.size(), 1000U);

@@ -1,6 +1,7 @@
 // Vocabularies that must be refused, each naming its key, and what is derived from those that load.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 
 #include "backends/text/tokenizer_metadata.hpp"
@@ -47,6 +48,63 @@ TEST(TokenizerLoad, Tokens) {
   numbers.set_string("tokenizer.ggml.model", "llama");
   numbers.set_i32s("tokenizer.ggml.tokens", std::vector<std::int32_t>{1, 2});
   expect_refused(numbers, "tokenizer.ggml.tokens", "strings");
+}
+
+// The spellings of three families, and ids that a file gives tokens of any spelling.
+TEST(TokenizerLoad, InfillTokensByTextOrById) {
+  const char* const spelled[][3] = {{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+                                    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+                                    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+                                    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
+                                    {"<PRE>", "<SUF>", "<MID>"},
+                                    {"▁<PRE>", "▁<SUF>", "▁<MID>"},
+                                    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+                                    {"<|prefix|>", "<|suffix|>", "<|middle|>"}};
+  for (const auto& [prefix, suffix, middle] : spelled) {
+    VocabularyFile file = byte_level_vocabulary();
+    const InfillTokens infill{file.add(prefix), file.add(suffix), file.add(middle)};
+    const auto tokenizer = must_load(file);
+    EXPECT_EQ(tokenizer->infill(), infill) << prefix;
+    EXPECT_EQ(tokenizer->kind(infill.middle), TokenKind::control) << middle;
+  }
+  for (const auto& [prefix, suffix, middle] : {std::array{"fim_pre", "fim_suf", "fim_mid"},
+                                               std::array{"prefix", "suffix", "middle"}}) {
+    auto writer = byte_level_vocabulary().writer();
+    const auto set = [&](const std::string& name, std::uint32_t id) {
+      writer.set_u32("tokenizer.ggml." + name + "_token_id", id);
+    };
+    set(prefix, 7);
+    set(suffix, 9);
+    set(middle, 8);
+    EXPECT_EQ((*load(writer))->infill(), (InfillTokens{7, 9, 8})) << prefix;
+  }
+}
+
+TEST(TokenizerLoad, InfillTakesThreeTokensOfTheVocabulary) {
+  VocabularyFile file = byte_level_vocabulary();
+  file.add("<|fim_prefix|>");
+  file.add("<|fim_suffix|>");
+  EXPECT_FALSE(must_load(file)->infill()) << "no middle token";
+  auto writer = file.writer();
+  writer.set_u32("tokenizer.ggml.fim_mid_token_id", 257);
+  EXPECT_FALSE((*load(writer))->infill()) << "the suffix token is the middle token, too";
+  writer.set_u32("tokenizer.ggml.fim_mid_token_id", 258);
+  expect_refused(writer, "tokenizer.ggml.fim_mid_token_id", "is token 258, but the vocabulary holds 258");
+}
+
+// As bytes: no part of a document becomes one.
+TEST(TokenizerLoad, InfillTokensThatTheFileCallsUserDefinedAreMarkers) {
+  VocabularyFile file = byte_level_vocabulary();
+  std::vector<Token> ids;
+  for (const char* const text : {"<pre>", "<suf>", "<mid>"}) ids.push_back(file.add(text, TokenKind::user_defined));
+  auto writer = file.writer();
+  writer.set_u32("tokenizer.ggml.fim_pre_token_id", static_cast<std::uint32_t>(ids[0]));
+  writer.set_u32("tokenizer.ggml.fim_suf_token_id", static_cast<std::uint32_t>(ids[1]));
+  writer.set_u32("tokenizer.ggml.fim_mid_token_id", static_cast<std::uint32_t>(ids[2]));
+  const auto tokenizer = *load(writer);
+  EXPECT_EQ(tokenizer->encode("<pre>", {}), (Tokens{ids[0]})) << "in a raw prompt";
+  const std::vector<TextSpan> nowhere;
+  EXPECT_EQ(tokenizer->encode("<pre>", {.control_in = &nowhere}), (Tokens{'<', 'p', 'r', 'e', '>'}));
 }
 
 TEST(TokenizerLoad, EmptyTokensGetAName) {

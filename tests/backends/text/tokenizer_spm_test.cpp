@@ -40,6 +40,8 @@ TEST(Spm, SpacePrefixBeforeTextThatFollowsNothingOrASpecialToken) {
   EXPECT_EQ(encode(*tokenizer, " a"), (Tokens{mark, mark, a}));
   EXPECT_EQ(encode(*tokenizer, "", true, true), (Tokens{kBos}));
   EXPECT_EQ(encode(*tokenizer, "<s>"), (Tokens{kBos}));
+  EXPECT_EQ(tokenizer->encode("a<s>a", {.add_special = false, .begins_text = false}),
+            (Tokens{a, kBos, mark, a}));
   EXPECT_TRUE(tokenizer->strips_leading_space());
 
   auto writer = file.writer();

@@ -162,7 +162,7 @@ TEST(WorkerCodec, SeedsOfTheFuzzerAreOfThisVersion) {
     std::ifstream in(folder / name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
-  for (const char* name : {"hello", "start_chat", "start_text", "start_tokens", "start_constraint",
+  for (const char* name : {"hello", "start_chat", "start_text", "start_tokens", "start_infill", "start_constraint",
                            "start_structural_tag", "cancel", "pause", "resume", "drain", "grant"})
     EXPECT_TRUE(decode_to_worker(bytes_of(name))) << name;
   for (const char* name :
@@ -193,6 +193,12 @@ TEST(WorkerCodec, OtherPromptsAndCommandsSurvive) {
                 std::get<Start>(*decode_to_worker(payload_of(ToWorker{Start{1, q}}))).request.prompt)
                 .tokens,
             (std::vector<Token>{5, 6}));
+  q.prompt = InfillPrompt{"any \xff", std::make_shared<const std::string>("bytes \xfe")};
+  const auto infill = decode_to_worker(payload_of(ToWorker{Start{1, q}}));
+  ASSERT_TRUE(infill) << infill.error().message;
+  const auto& gap = std::get<InfillPrompt>(std::get<Start>(*infill).request.prompt);
+  EXPECT_EQ(gap.before, "any \xff");
+  EXPECT_EQ(*gap.after, "bytes \xfe");
   EXPECT_EQ(std::get<Cancel>(*decode_to_worker(payload_of(ToWorker{Cancel{300}}))).ticket, 300U);
   EXPECT_EQ(std::get<Pause>(*decode_to_worker(payload_of(ToWorker{Pause{3}}))).ticket, 3U);
   EXPECT_EQ(std::get<Resume>(*decode_to_worker(payload_of(ToWorker{Resume{3}}))).ticket, 3U);

@@ -168,5 +168,31 @@ TEST_F(InferenceTest, legacy_completions) {
   EXPECT_EQ(std::get<TokenPrompt>(rig.cpu().started.back().prompt).tokens, (std::vector<Token>{1, 2, 3}));
 }
 
+TEST_F(InferenceTest, ASuffixIsServedUnlessTheModelsFileLacksInfillTokens) {
+  constexpr std::string_view kGap = R"({"prompt":["a","b"],"suffix":"c","n":2,"max_tokens":3})";
+  for (const std::optional<bool> infills : {std::optional<bool>(), std::optional<bool>(true)}) {
+    rig.settings->files.infos["demo"].infills = infills;
+    const Answer answer = ask(kGap, "/v1/completions");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const auto& prompt = std::get<InfillPrompt>(rig.cpu().started.back().prompt);
+    EXPECT_EQ(prompt.before, "b");
+    EXPECT_EQ(*prompt.after, "c");
+    EXPECT_EQ(json::parse(answer.body)["choices"].size(), 4U);
+  }
+  rig.settings->files.infos["demo"].infills = false;
+  const std::size_t asked = rig.cpu().started.size();
+  const Answer refused = ask(kGap, "/v1/completions");
+  EXPECT_EQ(refused.status, 400);
+  const json error = json::parse(refused.body)["error"];
+  EXPECT_EQ(error["code"], "unsupported_feature");
+  EXPECT_EQ(error["param"], "suffix");
+  EXPECT_EQ(error["message"],
+            "'suffix' is not served. Flyball cannot fill in between two texts with a model that has no infill "
+            "tokens.");
+  const Answer ollama = ask(R"({"model":"demo","prompt":"a","suffix":"b"})", "/api/generate");
+  EXPECT_EQ(ollama.status, 400) << ollama.body;
+  EXPECT_EQ(rig.cpu().started.size(), asked) << "no engine was asked";
+}
+
 }  // namespace
 }  // namespace flyball::testing

@@ -191,6 +191,24 @@ TEST(OllamaRequest, Texts) {
   EXPECT_EQ(error_of(kChat, "[]").code, ErrorCode::invalid_value);
 }
 
+TEST(OllamaRequest, ASuffixMakesAPromptWithAGap) {
+  const auto out = read(kGenerate, text_with(R"(,"suffix":"there","think":false)"));
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->kind, Generate::Kind::completion);
+  const auto& prompt = std::get<InfillPrompt>(out->prompts.front());
+  EXPECT_EQ(prompt.before, "Hi");
+  EXPECT_EQ(*prompt.after, "there");
+  EXPECT_EQ(out->prompt_bytes, 7U);
+  const auto at_the_start = read(kGenerate, R"({"model":"m","suffix":"there"})");
+  ASSERT_TRUE(at_the_start) << at_the_start.error().message;
+  EXPECT_EQ(std::get<InfillPrompt>(at_the_start->prompts.front()).before, "");
+  EXPECT_TRUE(std::holds_alternative<ChatPrompt>(read(kGenerate, text_with(R"(,"suffix":"")"))->prompts.front()));
+  EXPECT_EQ(error_of(kGenerate, text_with(R"(,"suffix":"a","raw":true)")).param, "suffix");
+  EXPECT_EQ(error_of(kGenerate, text_with(R"(,"suffix":"a","system":"b")")).param, "system");
+  EXPECT_EQ(error_of(kGenerate, text_with(R"(,"suffix":"a","think":true)")).param, "think");
+  EXPECT_EQ(error_of(kGenerate, text_with(R"(,"suffix":7)")).param, "suffix");
+}
+
 TEST(OllamaRequest, ThinkIsToldToTheTemplate) {
   const auto told = [](const Generate& request) {
     return text_of(std::get<ChatPrompt>(request.prompts.front()).template_args);
@@ -430,6 +448,12 @@ TEST(OllamaModels, NamesSizesAndDetails) {
   EXPECT_EQ(shown["model_info"]["qwen2.context_length"], 4096);
   EXPECT_EQ(shown["model_info"]["general.parameter_count"], 1'540'000'000);
   EXPECT_EQ(shown["template"], "{{ .System }}{{ .Tools }}{{ .Prompt }}");
+  EXPECT_EQ(shown["capabilities"], json({"completion", "tools"}));
+  model.traits.infills = true;
+  const json infills = json::parse(show_answer(model, 0).body);
+  EXPECT_NE(infills["template"].get<std::string>().find("{{ .Suffix }}"), std::string::npos);
+  EXPECT_EQ(infills["capabilities"], json({"completion", "tools", "insert"}));
+  model.traits.infills = std::nullopt;
 
   entry.id = "c:7b";
   model.file = nullptr;

@@ -565,6 +565,28 @@ TEST(request, echo) {
   EXPECT_EQ(out->base.sampling.top_logprobs, 1);
 }
 
+TEST(request, ASuffixMakesPromptsWithAGap) {
+  const auto out = parse(Kind::completion, R"({"prompt":["a","bc"],"suffix":"d\u00e9f","n":2})");
+  ASSERT_TRUE(out);
+  ASSERT_EQ(out->prompts.size(), 2U);
+  const auto& first = std::get<InfillPrompt>(out->prompts[0]);
+  const auto& second = std::get<InfillPrompt>(out->prompts[1]);
+  EXPECT_EQ(first.before, "a");
+  EXPECT_EQ(second.before, "bc");
+  EXPECT_EQ(*second.after, "déf");
+  EXPECT_EQ(first.after, second.after) << "one text for the batch";
+  EXPECT_EQ(out->prompt_bytes, 1U + 2U + 2 * 4U) << "each prompt has it";
+  for (const char* nothing : {R"(,"suffix":"")", R"(,"suffix":null)", R"(,"suffix":"","echo":true)"}) {
+    const auto plain = parse(Kind::completion, R"({"prompt":"a")" + std::string(nothing) + "}");
+    ASSERT_TRUE(plain) << nothing;
+    EXPECT_TRUE(std::holds_alternative<TextPrompt>(plain->prompts[0])) << nothing;
+  }
+  const auto odd = parse(Kind::completion, R"({"prompt":"a","suffix":7})");
+  ASSERT_FALSE(odd);
+  EXPECT_EQ(odd.error().code, ErrorCode::invalid_value);
+  EXPECT_EQ(odd.error().param, "suffix");
+}
+
 TEST(request, too_many_choices) {
   auto out = parse(Kind::completion, R"({"prompt":["a","b","c"],"n":8})");
   ASSERT_FALSE(out);
@@ -756,10 +778,16 @@ TEST(request, messages_at_all) {
 }
 
 TEST(request, what_completions_do_not_serve) {
-  for (const char* body : {R"({"prompt":"a","suffix":"b"})", R"({"prompt":"a","best_of":2})"}) {
+  const std::pair<const char*, const char*> bodies[] = {
+      {R"({"prompt":"a","best_of":2})", "best_of"},
+      {R"({"prompt":"a","suffix":"b","echo":true})", "echo"},
+      {R"({"prompt":[1,2],"suffix":"b"})", "suffix"},
+      {R"({"prompt":["a",[1]],"suffix":"b"})", "suffix"}};
+  for (const auto& [body, param] : bodies) {
     auto out = parse(Kind::completion, body);
     ASSERT_FALSE(out) << body;
     EXPECT_EQ(out.error().code, ErrorCode::unsupported_value);
+    EXPECT_EQ(out.error().param, param);
   }
   for (const char* prompt : {"7", "[]", "[\"a\",7]", "[-1]", "[1.5]", "[[]]", "[1,\"a\"]", "[3000000000]"}) {
     auto out = parse(Kind::completion, R"({"prompt":)" + std::string(prompt) + "}");

@@ -440,5 +440,15 @@ TEST(PrefixBlocks, OfAChatThatGoesOnBeginAsBefore) {
   for (std::size_t i = 0; i < one.blocks.size(); ++i) EXPECT_EQ(one.blocks[i], two.blocks[i]) << i;
 }
 
+TEST(PrefixBlocks, OfADocumentWithAGapBeginWithTheTextBeforeIt) {
+  const std::string before(3 * kBlockBytes, 'x');
+  const auto with_gap = [&](const std::string& more, const char* after) {
+    return print_of(InfillPrompt{before + more, std::make_shared<const std::string>(after)}, "app", kHash);
+  };
+  const PromptPrint one = with_gap("", "end"), typed = with_gap("typed", "other end");
+  EXPECT_EQ(one.bytes, before.size() + 3);
+  EXPECT_EQ(common_bytes(one, typed), before.size());
+}
+
 }  // namespace
 }  // namespace flyball::predict

@@ -47,7 +47,7 @@ class ModelFilesTest : public testing::Test {
 
 const std::string kMixture =
     R"({"architecture": "mixtral", "quantization": "Q4_K", "parameters": 46700000000, "context_length": 32768,
-        "tool_template": true, "call_format": "mistral", "reasoning_format": "brackets", "shape": {"experts": 8}, "memory": {"weight_bytes": 26000000000, "token_weight_bytes": 7000000000}})";
+        "infill": true, "tool_template": true, "call_format": "mistral", "reasoning_format": "brackets", "shape": {"experts": 8}, "memory": {"weight_bytes": 26000000000, "token_weight_bytes": 7000000000}})";
 
 TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
   write("mixture.gguf", kMixture);
@@ -66,6 +66,7 @@ TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
   EXPECT_EQ(info.context_length, 32768U);
   EXPECT_TRUE(info.mixture_of_experts);
   EXPECT_EQ(info.tool_template, true);
+  EXPECT_EQ(info.infills, true);
   EXPECT_EQ(info.form, (AnswerForm{CallFormat::mistral, ReasoningFormat::brackets, false}));
   EXPECT_EQ(asked(), 2U) << "of two files";
   EXPECT_EQ(read.stamps.at("a"), fleet::file_stamp(folder_ / "mixture.gguf"));

@@ -26,6 +26,14 @@ TEST(Demand, OfTokensIsKnown) {
   EXPECT_EQ(demand.most_tokens, 8U);
 }
 
+TEST(Demand, OfAGapHasBothItsTexts) {
+  const std::vector<Prompt> prompt{
+      InfillPrompt{"twelve bytes", std::make_shared<const std::string>("and eight")}};
+  const auto demand = demand_of(prompt, 1, 5, 4096);
+  EXPECT_EQ(demand.least_tokens, 21U / 4 + 4 + 5);
+  EXPECT_EQ(demand.most_tokens, 21U + 8 + 5);
+}
+
 TEST(Demand, WithoutMaxTokensIsTheContext) {
   const auto demand = demand_of(texts({"x"}), 1, 0, 512);
   EXPECT_EQ(demand.least_tokens, 2U);
