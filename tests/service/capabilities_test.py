@@ -46,6 +46,8 @@ ASKS = {
     "rerank": [("/v1/rerank", {"query": "a", "documents": ["b"]})],
     "context": [(COMPLETION, {"prompt": "a b c", "max_tokens": 2})],
     "logprobs": [chat(logprobs=True, top_logprobs=20), (COMPLETION, {"prompt": "a", "logprobs": 20, "max_tokens": 2})],
+    "infill": [(COMPLETION, {"prompt": "a", "suffix": "b", "max_tokens": 2}),
+               ("/api/generate", {"prompt": "a", "suffix": "b", "stream": False, "options": {"num_predict": 2}})],
     "adapters": [chat(lora=[{"id": 0, "scale": 1}])],
     "draft_model": [chat(draft_model="small"), chat(speculative={"n_max": 4})],
     "fine_tuning": [("/v1/fine_tuning/jobs", {"training_file": "a"})],
@@ -57,6 +59,7 @@ BEYOND = {
     "tools": (chat(tools=TOOLS, guided_json={"type": "object"}), "unsupported_feature"),
     "context": ((COMPLETION, {"prompt": "word " * 20_000, "max_tokens": 2}), "context_length_exceeded"),
     "logprobs": (chat(logprobs=True, top_logprobs=21), "invalid_value"),
+    "infill": ((COMPLETION, {"prompt": "a", "suffix": "b", "echo": True}), "unsupported_value"),
     "schema": (chat(guided_json={"not": {"unevaluatedProperties": False}}), "unsupported_feature"),
 }
 
@@ -66,8 +69,13 @@ class CapabilitiesTest(SmallModelTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.table = json.loads(flyball("capabilities", "--json").stdout)
-        # The same model with a chat template that has a place for tools, written over the bytes of its own.
-        with open(cls.model, "rb") as file:
+        # Such a model with infill tokens, and with a chat template that has a place for tools, written over the bytes
+        # of its own.
+        cls.tools_model = os.path.join(cls.dir.name, "tools.gguf")
+        made = flyball("make-model", "--out", cls.tools_model, "--shape", "small,context=2048", "--type", "Q8_0", "--quiet",
+                       "--infill")
+        assert made.returncode == 0, made.stderr
+        with open(cls.tools_model, "rb") as file:
             data = file.read()
         at = data.index(b"tokenizer.chat_template") + len("tokenizer.chat_template") + 4  # behind the type
         length = int.from_bytes(data[at:at + 8], "little")
@@ -80,7 +88,6 @@ class CapabilitiesTest(SmallModelTest):
             made = flyball("make-model", "--out", cls.families[family], "--shape", "tiny,arch=" + family + experts,
                            "--type", "Q8_0", "--quiet")
             assert made.returncode == 0, made.stderr
-        cls.tools_model = os.path.join(cls.dir.name, "tools.gguf")
         with open(cls.tools_model, "wb") as file:
             file.write(data[:at + 8] + template + data[at + 8 + length:])
 
@@ -122,8 +129,9 @@ class CapabilitiesTest(SmallModelTest):
             self.assertEqual(status, 200, error)
             for feature, cells in self.table["features"].items():
                 self.expect(daemon, "tools", feature, cells[engine])
-            for feature, cells in self.table["models_without_a_place_for_tools"].items():
-                self.expect(daemon, "plain", feature, cells[engine])
+            for lacks in ("models_without_a_place_for_tools", "models_without_infill_tokens"):
+                for feature, cells in self.table[lacks].items():
+                    self.expect(daemon, "plain", feature, cells[engine])
             for family, cells in self.table["architectures"].items():
                 self.assertEqual(cells[engine]["served"], "yes")
                 self.assertEqual(self.ask(daemon, family, chat()), (200, {}), family)
@@ -149,6 +157,7 @@ class CapabilitiesTest(SmallModelTest):
                 self.assertEqual(found.get("reason", ""), cells["cpu"]["reason"])
                 self.assertEqual(found["served"], cells["cpu"]["served"])
             self.assertEqual(models["plain"]["capabilities"]["tools"]["served"], "limit")
+            self.assertEqual(models["plain"]["capabilities"]["infill"]["served"], "no")
             self.assertEqual(models["plain"]["context_length"], 1024)
             self.assertEqual(daemon.request("GET", "/v1/models/plain")[1]["capabilities"],
                              models["plain"]["capabilities"])

@@ -53,6 +53,7 @@ export default function tests(openai, ollama, anthropic) {
     },
     async 'ollama: models'() {
       assert.deepEqual([...new Set((await ollama.get('/api/tags')).models.map((model) => model.name))].sort(), [
+        'coder:latest',
         'demo:latest',
         'slow:latest',
       ]);

@@ -99,6 +99,16 @@ export default function tests(openai, ollama, anthropic) {
       assert.equal(typeof shown.parameters, 'string');
       assert(!shown.template.includes('.Suffix'), 'the model fills in nothing: raw prompts are sent to it');
     },
+    async 'ollama: autocomplete by a suffix, where the template has a place for one'() {
+      const { template } = await ollama.post('/api/show', { name: 'coder' });
+      assert(template.includes('.Suffix'));
+      const fill = { model: 'coder', prompt: 'def add(a, b):\n    ', suffix: '\n', raw: undefined };
+      const { text } = answerOf(
+        await ollama.lines('/api/generate', { ...fill, options, keep_alive: 1800, stream: true }),
+        (line) => line.response,
+      );
+      assert(text.length > 0);
+    },
     async 'ollama: chat'() {
       assert.match(answerOf(await ollama.lines('/api/chat', ollamaChat)).text, /MLX/);
     },
