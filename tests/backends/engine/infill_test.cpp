@@ -36,7 +36,7 @@ std::shared_ptr<Client> filled(FakeEngine& fake, CompletionRequest request) {
   auto client = std::make_shared<Client>();
   auto ticket = fake.backend->start(std::move(request), client);
   EXPECT_TRUE(ticket) << (ticket ? "" : ticket.error().message);
-  if (ticket) EXPECT_TRUE(client->wait_end());
+  EXPECT_TRUE(!ticket || client->wait_end());
   return client;
 }
 // Of a request that is refused at once, or in preparation.
