@@ -20,6 +20,7 @@
 #include "config/capabilities.hpp"
 #include "config/config.hpp"
 #include "daemon/api/answer.hpp"
+#include "daemon/api/call_constraint.hpp"
 #include "daemon/api/framing.hpp"
 #include "daemon/api/tool_set.hpp"
 #include "daemon/http/message.hpp"
@@ -115,9 +116,10 @@ struct Generate {
   std::shared_ptr<const ToolSet> tools;  // null: none
   bool tools_in_system_message = false;  // the prompt is as tell_tools() wrote it
   MakeParser parser;                     // empty: everything is text
-  // The constraint that holds the answers of a model of this form to calls, where the client wants that.
-  // Empty: it never does. Errors name no field.
-  std::function<Result<std::optional<Constraint>>(const AnswerForm&)> call_constraint;
+  // The constraint that holds the answers of a model of this form to calls, where the client wants that, or
+  // to calls or the JSON of base.constraint. Empty: it never does.
+  std::function<Result<std::optional<CallConstraint>>(const AnswerForm&, const JsonAnswer&)> call_constraint;
+  std::vector<SchemaPlace> schema_places;  // of the schemas in such a constraint, once it is made
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };

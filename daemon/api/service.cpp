@@ -330,8 +330,7 @@ class Service::Impl::Compiling final : public OffLoop {
       return service_.answer(
           call, fail(ErrorCode::insufficient_memory, "There is no memory to compile the constraint in."));
     if (verdict_.refusal)
-      return service_.answer(
-          call, std::unexpected(refusal_at(checked_.request.constraint_field, *verdict_.refusal)));
+      return service_.answer(call, std::unexpected(constraint_refusal(checked_.request, *verdict_.refusal)));
     checked_.constraint = {.kind = std::move(verdict_.kind),
                            .digest = std::move(verdict_.digest),
                            .compile_us = verdict_.took_us};
@@ -521,7 +520,7 @@ void Service::Impl::run(const Call& call, Generate request) {
   auto model = call.state->apps.model_for(app, request.model);
   if (!model) return answer(call, pass(model));
   const BackendInfo* const file = call.state->settings->file_of(**model);
-  if (request.prompt_bytes > kParsedOnLoop && !suits_any_model(request, file))
+  if (suited_bytes(request) > kParsedOnLoop && !suits_any_model(request, file))
     return begin(std::make_shared<Suiting>(*this, call, std::move(request), **model, file));
   if (const auto suited = suit_to_model(request, file); !suited) return answer(call, pass(suited));
   admit(call, std::move(request), **model, file);

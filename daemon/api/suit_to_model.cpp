@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "daemon/api/constraint_verdicts.hpp"
 #include "daemon/api/features.hpp"
 #include "daemon/api/tool_prompt.hpp"
 
@@ -36,13 +37,16 @@ void read_as(Generate& request, CallFormat calls) {
 Result<void> hold_to_calls(Generate& request, const BackendInfo* file) {
   if (!request.call_constraint) return {};
   const AnswerForm form = form_of(request, file);
-  auto constraint = request.call_constraint(form);
-  if (!constraint) {
-    constraint.error().param = "tools";
-    return pass(constraint);
+  JsonAnswer json;
+  if (request.base.constraint) json = {&*request.base.constraint, request.constraint_field};
+  auto made = request.call_constraint(form, json);
+  if (!made) {
+    if (made.error().param.empty()) made.error().param = "tools";
+    return pass(made);
   }
-  if (!*constraint) return {};
-  request.base.constraint = std::move(*constraint);
+  if (!*made) return {};
+  request.base.constraint = std::move((*made)->constraint);
+  request.schema_places = std::move((*made)->schemas);
   request.constraint_field = "tools";
   read_as(request, form.calls);
   return {};
@@ -50,7 +54,7 @@ Result<void> hold_to_calls(Generate& request, const BackendInfo* file) {
 
 void tell_tools_in(Generate& request) {
   auto& chat = std::get<ChatPrompt>(request.prompts.front());
-  chat = tell_tools(chat, request.tools.get());
+  chat = tell_tools(chat, request.tools.get(), request.wants_json);
   request.prompt_bytes = chat.messages.json_bytes();
   request.tools_in_system_message = true;
   read_as(request, CallFormat::json);
@@ -70,6 +74,20 @@ Result<void> check_infill(const Generate& request, const BackendInfo* file) {
 
 bool suits_any_model(const Generate& request, const BackendInfo* file) {
   return !request.call_constraint && !needs_told_tools(request, file);
+}
+
+std::size_t suited_bytes(const Generate& request) {
+  return request.prompt_bytes +
+         (request.base.constraint ? request.base.constraint->source.bytes().size() : 0);
+}
+
+Error constraint_refusal(const Generate& request, const Error& refusal) {
+  if (request.schema_places.empty()) return refusal_at(request.constraint_field, refusal);
+  const SchemaPlace at =
+      place_of(request.base.constraint->source.view(), request.schema_places, refusal.where);
+  Error placed = refusal;
+  placed.where = at.pointer;  // the client did not write the tag
+  return refusal_at(at.field.empty() ? request.constraint_field : at.field, placed);
 }
 
 Result<void> suit_to_model(Generate& request, const BackendInfo* file) {

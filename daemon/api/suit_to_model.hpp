@@ -10,8 +10,13 @@ namespace flyball::api {
 
 // `file`: what the model's file says of itself; nullptr: not known.
 bool suits_any_model(const Generate& request, const BackendInfo* file);
-// unsupported_feature, about "suffix": the model has no infill tokens; about "tools": the constraint of calls
-// cannot be written for the model's format.
+// Bytes that suit_to_model() reads and writes.
+std::size_t suited_bytes(const Generate& request);
+// unsupported_feature, about "suffix": the model has no infill tokens; about "tools" or a tool's schema: the
+// constraint of calls cannot be written for the model's format.
 Result<void> suit_to_model(Generate& request, const BackendInfo* file);
+// The refusal of request.base.constraint, as an answer to the client: it names the field that the constraint
+// came from, and the place in that.
+Error constraint_refusal(const Generate& request, const Error& refusal);
 
 }  // namespace flyball::api

@@ -21,7 +21,7 @@ bool is_result(JsonView message) noexcept {
 }
 
 // The part of the system message that tells the tools.
-std::string tools_text(JsonView tools, const ToolSet* wish) {
+std::string tools_text(JsonView tools, const ToolSet* wish, bool has_format) {
   std::string out = "You can call tools. Each line has one, with the JSON Schema of its parameters:\n";
   for (const auto& [key, tool] : tools.members()) {
     append_json(out, tool.find("function"));
@@ -31,7 +31,7 @@ std::string tools_text(JsonView tools, const ToolSet* wish) {
   out += R"({"name": "the tool's name", "arguments": {"parameter": "value"}})";
   out += "\nIts result comes in the next message.";
   if (wish == nullptr || wish->choice != ToolSet::Choice::required)
-    return out + " Without a call, answer in plain text.";
+    return has_format ? out : out + " Without a call, answer in plain text.";
   if (wish->named.empty()) return out + " Answer with a call now.";
   out += " Answer with a call of ";
   append_json_string(out, wish->named);
@@ -40,9 +40,9 @@ std::string tools_text(JsonView tools, const ToolSet* wish) {
 
 class ToldChat {
  public:
-  ToldChat(const ChatPrompt& prompt, const ToolSet* wish)
+  ToldChat(const ChatPrompt& prompt, const ToolSet* wish, bool has_format)
       : prompt_(prompt), out_(prompt.messages.bytes().size() + prompt.tools.bytes().size()) {
-    if (!prompt.tools.empty()) told_ = tools_text(prompt.tools.view(), wish);
+    if (!prompt.tools.empty()) told_ = tools_text(prompt.tools.view(), wish, has_format);
   }
 
   PackedJson read() {
@@ -155,8 +155,8 @@ bool has_tool_parts(const ChatPrompt& prompt) noexcept {
   return false;
 }
 
-ChatPrompt tell_tools(const ChatPrompt& prompt, const ToolSet* wish) {
-  return {.messages = ToldChat(prompt, wish).read(),
+ChatPrompt tell_tools(const ChatPrompt& prompt, const ToolSet* wish, bool has_format) {
+  return {.messages = ToldChat(prompt, wish, has_format).read(),
           .tools = {},
           .template_args = prompt.template_args,
           .add_generation_prompt = prompt.add_generation_prompt,

@@ -16,8 +16,9 @@ bool has_tool_parts(const ChatPrompt& prompt) noexcept;
 // - results of tools that follow one another are one user turn, "Tool result of NAME: ..." each; a user's
 // text
 //   behind them is in the same turn.
-// `wish`: what the client wants of the tools; null: the model decides. Precondition: messages are as
+// `wish`: what the client wants of the tools; null: the model decides. `has_format`: an answer without a call
+// has a form that the client demands. Precondition: messages are as
 // read_chat_history() has them, tools as read_tools() has them.
-ChatPrompt tell_tools(const ChatPrompt& prompt, const ToolSet* wish);
+ChatPrompt tell_tools(const ChatPrompt& prompt, const ToolSet* wish, bool has_format = false);
 
 }  // namespace flyball::api

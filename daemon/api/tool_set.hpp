@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/packed_json.hpp"
 
@@ -40,6 +42,15 @@ struct ToolSet {
   // Calls have exactly the arguments that the tools' schemas allow, also where the model decides whether to
   // call.
   bool strict = false;
+  // The places of the tools in the client's request, for errors.
+  std::string_view schema_member = "function.parameters";  // the member of a tool that has its schema
+  std::vector<std::size_t> positions = {};  // of each tool among the client's; empty: they are the client's
+
+  // "tools[3].function.parameters" of the tool at `index` here.
+  std::string schema_place(std::size_t index) const {
+    const std::size_t position = positions.empty() ? index : positions[index];
+    return "tools[" + std::to_string(position) + "]." + std::string(schema_member);
+  }
 };
 
 }  // namespace flyball::api

@@ -249,8 +249,6 @@ const tests = {
     await refused(client.chat({ ...chat, format: { type: 'sting' } }), 400, /format/);
     await refused(client.chat({ ...chat, messages: [{ role: 'bot', content: 'x' }] }), 400, /messages\[0\].role/);
     await refused(client.chat({ ...chat, messages: [{ role: 'user', content: 'x', images: ['aGk='] }] }), 400, /images/);
-    const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
-    await refused(client.chat({ ...chat, tools, format: 'json' }), 400, /'tools' are not served beside 'format'/);
     await refused(client.generate({ model, prompt: 'a', suffix: 'b' }), 400, /'suffix' is not served.*no infill tokens/);
     await refused(client.generate({ model, prompt: 'a', context: [1] }), 400, /'context' is not served/);
     await refused(client.generate({ model, prompt: 'a', template: '{{ .Prompt }}' }), 400, /'template' is not served/);

@@ -624,7 +624,8 @@ const tests = {
     await wrong({ input: [] }, 'invalid_value', 'input');
     await wrong({ messages }, 'unsupported_value', 'messages');
     await wrong({ max_output_tokens: 0 }, 'invalid_value', 'max_output_tokens');
-    await wrong({ tools: [lookup], text: { format: { type: 'json_object' } } }, 'unsupported_feature', 'tools');
+    const unclosed = { ...lookup, name: 'unclosed', parameters: { type: 'object', properties: { q: { type: 'string', pattern: '(' } } } };
+    await wrong({ tools: [lookup, unclosed], text: { format: { type: 'json_object' } } }, 'invalid_value', 'tools[1].parameters');
     await wrong({ tool_choice: 'required' }, 'invalid_value', 'tool_choice');
     await wrong({ include: ['everything'] }, 'invalid_value', 'include[0]');
     await wrong({ tempreature: 1 }, 'unknown_field', 'tempreature');
@@ -686,7 +687,9 @@ const tests = {
     await wrong({ tool_choice: 'required' }, 'invalid_value', 'tool_choice');
     await wrong({ tools: [weather], tool_choice: { type: 'function', function: { name: 'time' } } }, 'invalid_value', 'tool_choice.function.name');
     await wrong({ tools: [weather, weather] }, 'invalid_value', 'tools[1].function.name');
-    await wrong({ tools: [weather], response_format: { type: 'json_object' } }, 'unsupported_feature', 'tools');
+    await wrong({ tools: [weather], guided_regex: 'a' }, 'unsupported_feature', 'tools');
+    const unclosed = { type: 'function', function: { name: 'unclosed', parameters: { type: 'object', properties: { q: { type: 'string', pattern: '(' } } } } };
+    await wrong({ tools: [weather, unclosed], response_format: { type: 'json_object' } }, 'invalid_value', 'tools[1].function.parameters');
     await wrong({ reasoning_effort: 'some' }, 'invalid_value', 'reasoning_effort');
     await wrong({ tempreature: 0.5 }, 'unknown_field', 'tempreature');
     await wrong({ guided_json: { not: { unevaluatedProperties: false } } }, 'unsupported_feature', 'guided_json');

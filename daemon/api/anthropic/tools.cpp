@@ -103,6 +103,7 @@ Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, Unknown
   const JsonView tools = body.member("tools");
   if (tools && !tools.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
   auto set = std::make_shared<ToolSet>();
+  set->schema_member = "input_schema";
   std::set<std::string_view> names;
   JsonRewriter out(tools ? tools.bytes().size() : 0);
   out.open(JsonKind::array);

@@ -70,9 +70,10 @@ Reading<bool> read_until(CallReader& reader, std::span<const std::string_view> e
 
 }  // namespace
 
-CallReader::CallReader(std::shared_ptr<const ToolSet> set, std::string_view ids_from)
+CallReader::CallReader(std::shared_ptr<const ToolSet> set, std::string_view ids_from, bool json)
     : tools(set && set->choice != ToolSet::Choice::none && !set->tools.empty() ? std::move(set) : nullptr),
-      ids(ids_from) {}
+      ids(ids_from),
+      or_json(json && tools) {}
 
 JsonView CallReader::function(std::string_view name) const {
   if (!tools) return {};

@@ -19,14 +19,15 @@
 namespace flyball::api::calls {
 
 struct CallReader {
-  // `ids`: other texts make other ids.
-  CallReader(std::shared_ptr<const ToolSet> tools, std::string_view ids);
+  // `ids`: other texts make other ids. `json`: as or_json.
+  CallReader(std::shared_ptr<const ToolSet> tools, std::string_view ids, bool json);
 
   ByteFeed feed;
   EventBatch events;
   const std::shared_ptr<const ToolSet> tools;  // null: no calls are read
   const std::string ids;
-  std::string space;  // white space before what comes next: it is text unless that is a call
+  const bool or_json;  // as make_parser has it; false where no calls are read
+  std::string space;   // white space before what comes next: it is text unless that is a call
 
   // The function of a tool: {"name", "parameters"}. Absent where there is none.
   JsonView function(std::string_view name) const;

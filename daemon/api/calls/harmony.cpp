@@ -126,6 +126,10 @@ class HarmonyAnswer {
 
   // False: the answer ended in it.
   Reading<bool> body() {
+    if (reader_.or_json && channel_ == kHarmonyAnswer) {
+      co_await reader_.text_until({});
+      co_return false;
+    }
     if (channel_ != kHarmonyReasoning) {
       const bool result = co_await reader_.text_until(kBodyEnds);
       co_return result;

@@ -9,13 +9,13 @@ namespace {
 class JsonCall {
  public:
   JsonCall(CallReader& reader, const FormatRow& row, bool known_names)
-      : reader_(reader), row_(row), known_names_(known_names) {}
+      : reader_(reader), row_(row), known_names_(known_names), strict_(known_names && reader.or_json) {}
 
   // False: it is none, or it broke off.
   Reading<bool> read() {
     const bool whole = co_await members();
     // An object of a tool's name and more, but no arguments, is text.
-    if (whole && !name_.empty() && !has_more_) begin();
+    if (whole && !name_.empty() && !has_more_ && !strict_) begin();
     if (begun_ && !ended_) {
       if (whole) reader_.events.arguments("{}");
       if (reader_.feed.is_over()) reader_.feed.forget();
@@ -40,7 +40,14 @@ class JsonCall {
     }
   }
 
+  static Reading<bool> is_none() { co_return false; }
+  bool is_next_of_call(std::string_view key) const {
+    if (begun_) return true;
+    return name_.empty() ? key == row_.name_key : key == "arguments" || key == "parameters";
+  }
+
   Reading<bool> member(std::string_view key) {
+    if (strict_ && !is_next_of_call(key)) return is_none();
     if (key == row_.name_key && !begun_ && name_.empty()) return name();
     if ((key == "arguments" || key == "parameters") && !ended_ && held_.empty()) return arguments();
     if (key == row_.id_key && !begun_) return id();
@@ -75,6 +82,9 @@ class JsonCall {
   }
 
   Reading<bool> arguments() {
+    if (strict_) {
+      if (co_await reader_.next_solid() != '{') co_return false;
+    }
     if (!begun_ && !name_.empty()) begin();
     if (begun_) reader_.feed.forget();
     std::string* held = begun_ ? nullptr : &held_;
@@ -101,6 +111,7 @@ class JsonCall {
   CallReader& reader_;
   const FormatRow& row_;
   bool known_names_;
+  bool strict_;  // a tool's name comes first and an object of arguments behind it, or the object is text
   bool begun_ = false, ended_ = false;
   bool has_more_ = false;  // a member that calls do not have
   std::string name_;       // of a call that has not begun

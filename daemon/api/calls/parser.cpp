@@ -18,8 +18,11 @@ namespace {
 
 class Parser final : public TextParser {
  public:
-  Parser(std::shared_ptr<const ToolSet> tools, const AnswerForm& form, std::string_view ids)
-      : form_(form), row_(row_of(form.calls)), reader_(std::move(tools), ids), reasoning_(form.in_reasoning) {
+  Parser(std::shared_ptr<const ToolSet> tools, const AnswerForm& form, std::string_view ids, bool or_json)
+      : form_(form),
+        row_(row_of(form.calls)),
+        reader_(std::move(tools), ids, or_json),
+        reasoning_(form.in_reasoning) {
     find_triggers();
     answer_.start();
   }
@@ -70,6 +73,12 @@ class Parser final : public TextParser {
     }
     if (co_await reasoning()) co_await reader_.next_solid();
     co_await start();
+    if (reader_.or_json) {
+      if (!co_await begins_with_calls()) {
+        co_await reader_.text_until({});
+        co_return true;
+      }
+    }
     for (;;) {
       if (co_await section_on_line()) continue;
       const int byte = co_await reader_.feed.peek();
@@ -81,6 +90,15 @@ class Parser final : public TextParser {
     }
     if (!after_call_) reader_.text(std::exchange(reader_.space, {}));
     co_return true;
+  }
+
+  // Behind start(). False: the answer is JSON, whatever markers it has in it.
+  Reading<bool> begins_with_calls() {
+    if (reader_.events.calls() > 0) co_return true;
+    co_await section_on_line();
+    const int byte = co_await reader_.next_solid();
+    if (byte != ByteFeed::kEnd && begins_[static_cast<unsigned char>(byte)]) co_await trigger();
+    co_return reader_.events.calls() > 0;
   }
 
   // Reads text that begins no trigger: at least a byte.
@@ -109,6 +127,8 @@ class Parser final : public TextParser {
     if (!reader_.tools) co_return false;
     for (const Section& section : row_.sections) {
       if (section.place != Place::start) continue;
+      // Calls beside JSON have the marker of their format, if it has one.
+      if (reader_.or_json && !row_.sections[0].open.empty()) continue;
       if (!co_await begins(section)) continue;
       if (co_await calls(section)) co_return true;
     }
@@ -206,8 +226,8 @@ class Parser final : public TextParser {
 }  // namespace
 
 std::unique_ptr<TextParser> make_parser(std::shared_ptr<const ToolSet> tools, const AnswerForm& form,
-                                        std::string_view ids) {
-  return std::make_unique<Parser>(std::move(tools), form, ids);
+                                        std::string_view ids, bool or_json) {
+  return std::make_unique<Parser>(std::move(tools), form, ids, or_json);
 }
 
 }  // namespace flyball::api::calls

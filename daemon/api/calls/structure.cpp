@@ -23,11 +23,13 @@ namespace {
 struct Tool {
   std::string_view name;
   JsonView parameters;  // absent: any object
+  std::string place;    // of its schema in the request
 };
 
-std::unexpected<Error> unserved(std::string_view tool, const std::string& reason) {
+std::unexpected<Error> unserved(const Tool& tool, const std::string& reason) {
   return fail(ErrorCode::unsupported_feature,
-              "Calls of the tool " + config::quoted(tool) + " cannot be held to its schema: " + reason);
+              "Calls of the tool " + config::quoted(tool.name) + " cannot be held to its schema: " + reason,
+              tool.place);
 }
 
 constexpr std::string_view kXmlOnly =
@@ -84,6 +86,18 @@ std::size_t bytes_of_definitions(JsonView parameters) {
   return out;
 }
 
+// A member's name in a JSON pointer.
+std::string pointer_token(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == '~' || c == '/')
+      out += c == '~' ? "~0" : "~1";
+    else
+      out += c;
+  }
+  return out;
+}
+
 using Names = std::unordered_set<std::string_view>;
 
 // A parameter's text in XML.
@@ -104,8 +118,7 @@ Result<std::vector<Parameter>> parameters_of(const Tool& tool, const FormatRow& 
         "propertyNames", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties",
         "enum", "const"})
     if (tool.parameters.find(keyword))
-      return unserved(tool.name,
-                      "it has \"" + std::string(keyword) + "\" at its top." + std::string(kXmlOnly));
+      return unserved(tool, "it has \"" + std::string(keyword) + "\" at its top." + std::string(kXmlOnly));
   const JsonView properties = tool.parameters.member("properties"),
                  required = tool.parameters.member("required");
   Names known, demanded;
@@ -115,15 +128,15 @@ Result<std::vector<Parameter>> parameters_of(const Tool& tool, const FormatRow& 
     for (const auto& [key, one] : required.members()) {
       if (!one.is_string()) continue;
       if (!known.contains(one.text()))
-        return unserved(tool.name, "the required " + config::quoted(one.text()) +
-                                       " is not among its properties." + std::string(kXmlOnly));
+        return unserved(tool, "the required " + config::quoted(one.text()) + " is not among its properties." +
+                                  std::string(kXmlOnly));
       demanded.insert(one.text());
     }
   if (!properties.is_object()) return out;
   for (const auto& [name, schema] : properties.members()) {
     Parameter parameter{.name = name, .schema = schema, .required = demanded.contains(name)};
     if (name.empty() || name.contains(row.key_close) || name.contains('\n') || name.size() > 256)
-      return unserved(tool.name,
+      return unserved(tool,
                       "the name " + config::quoted(name) + " cannot be written." + std::string(kXmlOnly));
     const ValueTypes types = types_of(schema);
     const bool any =
@@ -140,17 +153,17 @@ Result<std::vector<Parameter>> parameters_of(const Tool& tool, const FormatRow& 
           } else if (key == "const" && !types.other && value.is_string()) {
             parameter.enumerated = {value.text()};
           } else {
-            return unserved(tool.name, "the string " + config::quoted(name) + " has " + config::quoted(key) +
-                                           "." + std::string(kXmlOnly));
+            return unserved(tool, "the string " + config::quoted(name) + " has " + config::quoted(key) + "." +
+                                      std::string(kXmlOnly));
           }
         }
       for (const std::string_view text : parameter.enumerated)
         if (text.contains(row.value_close))
-          return unserved(tool.name, "a value of " + config::quoted(name) + " has " +
-                                         config::quoted(row.value_close) + " in it." + std::string(kXmlOnly));
+          return unserved(tool, "a value of " + config::quoted(name) + " has " +
+                                    config::quoted(row.value_close) + " in it." + std::string(kXmlOnly));
     } else if (refers_elsewhere(schema)) {
-      return unserved(tool.name, config::quoted(name) + " has a \"$ref\" that leads out of \"$defs\"." +
-                                     std::string(kXmlOnly));
+      return unserved(tool, config::quoted(name) + " has a \"$ref\" that leads out of \"$defs\"." +
+                                std::string(kXmlOnly));
     } else {
       parameter.refers = refers(schema);
     }
@@ -167,21 +180,27 @@ class CallStructure {
   Result<PackedJson> required() {
     if (auto ok = read_tools(); !ok) return pass(ok);
     out_.key("format");
-    out_.sequence([&] {
-      if (row_.notation == Notation::harmony) {
-        harmony_messages({&kHarmonyReasoning, 1});
-        out_.either([&] { harmony_tags(); });
-      } else if (!row_.sections[0].open.empty()) {
-        sections();
-      } else {
-        out_.separated([&] { tags(); }, separator(), one_);
-      }
-    });
+    out_.sequence([&] { calls_alone(); });
+    return checked();
+  }
+
+  // The JSON, or calls alone.
+  Result<PackedJson> calls_or(const JsonAnswer& json) {
+    if (auto ok = read_tools(); !ok) return pass(ok);
+    out_.key("format");
+    if (row_.notation == Notation::harmony)
+      out_.sequence([&] { calls_alone(&json); });
+    else
+      out_.either([&] {
+        json_alone(json);
+        calls_alone();
+      });
     return checked();
   }
 
   // Free text with calls in it, or calls alone where no marker begins them.
   Result<PackedJson> automatic() {
+    in_text_ = true;
     if (auto ok = read_tools(); !ok) return pass(ok);
     out_.key("format");
     out_.sequence([&] {
@@ -200,13 +219,17 @@ class CallStructure {
     return checked();
   }
 
+  std::vector<SchemaPlace> take_schemas() { return std::move(schemas_); }
+
  private:
   Result<void> read_tools() {
+    std::size_t index = 0;
     for (const auto& [key, tool] : tools_.tools.view().members()) {
+      const std::size_t at = index++;
       const JsonView function = tool.find("function");
       const std::string_view name = function.find("name").text();
       if (!tools_.named.empty() && name != tools_.named) continue;
-      all_.push_back({name, function.member("parameters")});
+      all_.push_back({name, function.member("parameters"), tools_.schema_place(at)});
       if (auto ok = check(all_.back()); !ok) return ok;
       if (row_.notation != Notation::xml) {
         xml_.emplace_back();
@@ -226,17 +249,16 @@ class CallStructure {
     const auto referring = static_cast<std::size_t>(std::ranges::count(parameters, true, &Parameter::refers));
     definition_bytes_ += referring * bytes_of_definitions(tool.parameters);
     if (definition_bytes_ <= grammar::Limits{}.text) return {};
-    return unserved(tool.name,
-                    "its definitions, written for each parameter that refers to them, have more than " +
-                        std::to_string(grammar::Limits{}.text) + " bytes." + std::string(kXmlOnly));
+    return unserved(tool, "its definitions, written for each parameter that refers to them, have more than " +
+                              std::to_string(grammar::Limits{}.text) + " bytes." + std::string(kXmlOnly));
   }
 
   static Result<void> check(const Tool& tool) {
     if (!tool.parameters) return {};
-    if (!tool.parameters.is_object()) return unserved(tool.name, "its \"parameters\" are no object.");
+    if (!tool.parameters.is_object()) return unserved(tool, "its \"parameters\" are no object.");
     const JsonView type = tool.parameters.find("type");
     if (type && !(type.is_string() && type.text() == "object"))
-      return unserved(tool.name, "the type of its \"parameters\" is not \"object\".");
+      return unserved(tool, "the type of its \"parameters\" is not \"object\".");
     return {};
   }
 
@@ -247,6 +269,45 @@ class CallStructure {
       return fail(ErrorCode::unsupported_feature,
                   "The tools' parameters nest too deep for a constraint of calls.");
     return json;
+  }
+
+  // Where no text stands around them. `json`, of harmony: the final message, which may stand for calls.
+  void calls_alone(const JsonAnswer* json = nullptr) {
+    if (row_.notation == Notation::harmony) {
+      harmony_messages({&kHarmonyReasoning, 1});
+      out_.either([&] {
+        harmony_tags();
+        if (json != nullptr) {
+          out_.sequence([&] {
+            out_.constant(harmony_head(kHarmonyAnswer));
+            answer_schema(*json);
+          });
+        }
+      });
+    } else if (!row_.sections[0].open.empty()) {
+      sections();
+    } else {
+      out_.separated([&] { tags(); }, separator(), one_);
+    }
+  }
+
+  // Of functionary, behind the prompt's ">>>", which begins text as it begins a call.
+  void json_alone(const JsonAnswer& json) {
+    if (row_.format != CallFormat::functionary_v32) return answer_schema(json);
+    out_.sequence([&] {
+      out_.constant("all" + std::string(row_.name_close));
+      answer_schema(json);
+    });
+  }
+
+  void answer_schema(const JsonAnswer& json) {
+    schemas_.push_back({json.field, ""});
+    out_.json_schema([&] {
+      if (json.format->kind == Constraint::Kind::json_schema)
+        out_.value(json.format->source.view());
+      else
+        out_.object([&] { out_.member("type", "object"); });
+    });
   }
 
   std::string_view separator() const { return row_.list ? list_.between : row_.separator; }
@@ -427,14 +488,12 @@ class CallStructure {
 
   void one_call_sections(const Section& each) {
     const std::string open = std::string(each.open) + "\n", close = "\n" + std::string(each.close);
-    if (in_trigger()) {
+    if (in_text_) {
       calls(open, close);
       return;
     }
     out_.separated([&] { calls(open, close); }, separator(), one_);
   }
-  bool in_trigger() const { return tools_.choice == ToolSet::Choice::automatic; }
-
   // A tag for each tool.
   void tags() { calls("", ""); }
   void calls(const std::string& open, const std::string& close) {
@@ -571,6 +630,7 @@ class CallStructure {
             },
             end);
       } else {
+        schemas_.push_back({tool.place, "/properties/" + pointer_token(parameter.name)});
         out_.tag(
             begin, [&] { out_.json_schema([&] { property_schema(tool, parameter.schema); }); }, end);
       }
@@ -596,6 +656,7 @@ class CallStructure {
   }
 
   void arguments(const Tool& tool) {
+    schemas_.push_back({tool.place, ""});
     out_.json_schema([&] {
       out_.object([&] {
         out_.member("type", "object");
@@ -624,20 +685,27 @@ class CallStructure {
   const bool one_;
   std::vector<Tool> all_;                    // those that may be called
   std::vector<std::vector<Parameter>> xml_;  // of each; empty of other notations
+  std::vector<SchemaPlace> schemas_;         // written so far
+  bool in_text_ = false;                     // calls stand in free text
   TagWriter out_;
   std::size_t definition_bytes_ = 0;  // written so far, or to be
 };
 
 }  // namespace
 
-Result<std::optional<Constraint>> call_constraint(const ToolSet& tools, const AnswerForm& form) {
-  const bool required = tools.choice == ToolSet::Choice::required;
-  if (tools.tools.empty() || tools.choice == ToolSet::Choice::none || (!required && !tools.strict))
-    return std::optional<Constraint>();
+Result<std::optional<CallConstraint>> call_constraint(const ToolSet& tools, const AnswerForm& form,
+                                                      const JsonAnswer& json) {
+  const bool required = tools.choice == ToolSet::Choice::required, or_json = json.format != nullptr;
+  if (tools.tools.empty() || tools.choice == ToolSet::Choice::none ||
+      (!required && !tools.strict && !or_json))
+    return std::optional<CallConstraint>();
   CallStructure structure(tools, form);
-  auto source = required ? structure.required() : structure.automatic();
+  auto source = required ? structure.required() : or_json ? structure.calls_or(json) : structure.automatic();
   if (!source) return pass(source);
-  return Constraint{Constraint::Kind::structural_tag, *std::move(source)};
+  return CallConstraint{.constraint = {.kind = Constraint::Kind::structural_tag,
+                                       .source = *std::move(source),
+                                       .compact = or_json && json.format->compact},
+                        .schemas = structure.take_schemas()};
 }
 
 }  // namespace flyball::api::calls

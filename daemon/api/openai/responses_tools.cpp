@@ -158,6 +158,7 @@ Result<ReadTools> read_tools(const Fields& body, UnknownFields& unknown) {
   auto tools = read_list(list, unknown);
   if (!tools) return pass(tools);
   auto set = std::make_shared<ToolSet>();
+  set->schema_member = "parameters";
   if (choice)
     if (auto ok = read_choice(choice, *tools, *set, unknown); !ok) return pass(ok);
   if (parallel && !parallel.is_boolean())
@@ -167,9 +168,11 @@ Result<ReadTools> read_tools(const Fields& body, UnknownFields& unknown) {
   if (tools->all.empty() || set->choice == ToolSet::Choice::none) return out;
   JsonRewriter written(list.bytes().size());
   written.open(JsonKind::array);
-  for (const Tool& tool : tools->all) {
+  for (std::size_t i = 0; i < tools->all.size(); ++i) {
+    const Tool& tool = tools->all[i];
     if (!tool.is_allowed) continue;
     write_tool(tool.json, written);
+    set->positions.push_back(i);
     out.strict.push_back(tool.is_strict);
     set->strict = set->strict || tool.is_strict;
   }

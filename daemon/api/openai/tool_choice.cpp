@@ -71,8 +71,14 @@ Result<void> read_allowed(JsonView allowed, ToolSet& out, const Names& known, Un
   }
   JsonRewriter kept(out.tools.bytes().size());
   kept.open(JsonKind::array);
-  for (const auto& [key, tool] : out.tools.view().members())
-    if (names.contains(name_of_tool(tool))) kept.value(tool);
+  std::size_t position = 0;
+  for (const auto& [key, tool] : out.tools.view().members()) {
+    if (names.contains(name_of_tool(tool))) {
+      kept.value(tool);
+      out.positions.push_back(position);
+    }
+    ++position;
+  }
   kept.close();
   out.tools = kept.take();
   out.choice = mode.text() == "required" ? ToolSet::Choice::required : ToolSet::Choice::automatic;

@@ -23,6 +23,7 @@
 #include "daemon/api/anthropic/writer.hpp"
 #include "daemon/api/chat_history.hpp"
 #include "daemon/api/error_table.hpp"
+#include "daemon/api/suit_to_model.hpp"
 #include "tests/daemon/api/table_rows.hpp"
 #include "tests/harness/packed.hpp"
 
@@ -344,9 +345,18 @@ TEST(AnthropicRequest, AFormatConstrainsTheAnswer) {
   EXPECT_EQ(error_of(with(R"(,"output_format":{"type":"json_schema"})")).param, "output_format.schema");
   EXPECT_EQ(error_of(with(R"(,"output_format":{"type":"json_schema","schema":7})")).param,
             "output_format.schema");
-  EXPECT_EQ(
-      error_of(with(R"(,"output_format":)" + format + R"(,"tools":[)" + std::string(kWeather) + "]")).param,
-      "tools");
+}
+
+TEST(AnthropicRequest, AFormatStandsBesideTools) {
+  Generate both =
+      taken(with(R"(,"output_format":{"type":"json_schema","schema":{"type":"integer"}},"tools":[)" +
+                 std::string(kWeather) + "]"));
+  ASSERT_TRUE(suit_to_model(both, nullptr));
+  ASSERT_TRUE(both.base.constraint && both.parser);
+  EXPECT_EQ(both.base.constraint->kind, Constraint::Kind::structural_tag);
+  ASSERT_EQ(both.schema_places.size(), 2U);
+  EXPECT_EQ(both.schema_places[0].field, "output_format.schema");
+  EXPECT_EQ(both.schema_places[1].field, "tools[0].input_schema");
 }
 
 TEST(AnthropicRequest, ErrorsNameTheField) {
@@ -379,9 +389,9 @@ TEST(AnthropicRequest, CountsThePromptThatAnAnswerHas) {
   EXPECT_EQ(counted->note, asked.note);
   const auto both = read_packed(R"({"messages":[{"role":"user","content":"Hi"}],)" + rest +
                                 R"(,"output_format":{"type":"json_schema","schema":{"type":"object"}}})");
-  const auto neither = parse_count_tokens(both->view());
-  ASSERT_FALSE(neither) << "a count of a prompt that no answer has";
-  EXPECT_EQ(neither.error().param, "tools");
+  const auto formatted = parse_count_tokens(both->view());
+  ASSERT_TRUE(formatted) << formatted.error().message;
+  EXPECT_EQ(std::get<ChatPrompt>(formatted->prompts.front()).tools.bytes(), prompt.tools.bytes());
   const auto odd = read_packed(R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":1})");
   const auto with_limit = parse_count_tokens(odd->view());
   ASSERT_TRUE(with_limit && with_limit->unknown.refusal());

@@ -18,6 +18,7 @@
 #include "daemon/api/ollama/models.hpp"
 #include "daemon/api/ollama/request.hpp"
 #include "daemon/api/ollama/writer.hpp"
+#include "daemon/api/suit_to_model.hpp"
 #include "tests/daemon/api/table_rows.hpp"
 #include "tests/harness/packed.hpp"
 
@@ -170,7 +171,11 @@ TEST(OllamaRequest, Formats) {
   EXPECT_EQ(chat_of(tools).tools->choice, ToolSet::Choice::automatic);
   EXPECT_EQ(text_of(chat_of(tools).tools->tools), R"([{"type":"function","function":{"name":"f"}}])");
   EXPECT_FALSE(chat_of(R"(,"tools":[])").tools);
-  EXPECT_EQ(error_of(kChat, chat_with(tools + R"(,"format":"json")")).param, "tools");
+  Generate both = chat_of(tools + R"(,"format":"json")");
+  ASSERT_TRUE(suit_to_model(both, nullptr));
+  ASSERT_TRUE(both.base.constraint && both.parser);
+  EXPECT_EQ(both.base.constraint->kind, Constraint::Kind::structural_tag);
+  EXPECT_EQ(both.schema_places.at(0).field, "format");
 }
 
 TEST(OllamaRequest, Texts) {

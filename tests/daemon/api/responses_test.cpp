@@ -19,6 +19,7 @@
 #include "daemon/api/openai/responses_input.hpp"
 #include "daemon/api/openai/responses_request.hpp"
 #include "daemon/api/openai/responses_writer.hpp"
+#include "daemon/api/suit_to_model.hpp"
 #include "tests/daemon/api/table_rows.hpp"
 #include "tests/harness/packed.hpp"
 
@@ -183,14 +184,24 @@ TEST(ResponsesRequest, FormatsAreConstraints) {
   }
   EXPECT_TRUE(taken(with(R"(,"text":{"format":{"type":"json_schema","schema":{}}})")).base.constraint)
       << "a name is not needed";
-  expect_refused(with(std::string(R"(,"text":{"format":{"type":"json_object"}},"tools":[)") + kWeather + "]"),
-                 ErrorCode::unsupported_feature, "tools");
 }
 
 // ---- tools ------------------------------------------------------------------------------------------------
 
 std::string with_tools(const std::string& more) {
   return with(std::string(R"(,"tools":[)") + kWeather + "," + kClock + "]" + more);
+}
+
+TEST(ResponsesTools, StandBesideAFormat) {
+  Generate both = taken(with_tools(
+      R"(,"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"integer"}}},"tool_choice":)"
+      R"({"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"clock"}]})"));
+  ASSERT_TRUE(suit_to_model(both, nullptr));
+  ASSERT_TRUE(both.base.constraint && both.parser);
+  EXPECT_EQ(both.base.constraint->kind, Constraint::Kind::structural_tag);
+  ASSERT_EQ(both.schema_places.size(), 2U);
+  EXPECT_EQ(both.schema_places[0].field, "text.format.schema");
+  EXPECT_EQ(both.schema_places[1].field, "tools[1].parameters");
 }
 
 TEST(ResponsesTools, AreThoseOfEveryApi) {

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "config/json_reader.hpp"
+#include "daemon/api/constraint_verdicts.hpp"
 #include "daemon/api/openai/completion_request.hpp"
+#include "daemon/api/suit_to_model.hpp"
 #include "tests/harness/packed.hpp"
 
 namespace flyball::api::openai {
@@ -305,17 +307,47 @@ TEST(StructuredOutput, TwoConstraintsAreRefusedByBothNames) {
 
 TEST(StructuredOutput, AConstraintStandsBesideNoToolsThatMayBeCalled) {
   const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}],)";
-  const auto read = asked(Generate::Kind::chat, tools + R"("guided_json":{})");
+  const auto read = asked(Generate::Kind::chat, tools + R"("guided_regex":"a")");
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::unsupported_feature);
   EXPECT_EQ(read.error().param, "tools");
-  EXPECT_NE(read.error().message.find("'guided_json'"), std::string::npos) << read.error().message;
+  EXPECT_NE(read.error().message.find("'guided_regex'"), std::string::npos) << read.error().message;
   for (const std::string& sent : {tools + R"("tool_choice":"none","guided_json":{})",
                                   std::string(R"("tools":[],"tool_choice":"auto","guided_json":{})")}) {
     const auto lone = asked(Generate::Kind::chat, sent);
     ASSERT_TRUE(lone) << sent << ": " << lone.error().message;
     EXPECT_TRUE(lone->base.constraint) << sent;
   }
+}
+
+// The model's file tells the form of calls: the tag of both is made by suit_to_model().
+TEST(StructuredOutput, JsonStandsBesideToolsThatTheModelMayCall) {
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"p":{"pattern":"("}}}}}],)";
+  const auto suited = [&](const std::string& more) {
+    auto read = asked(Generate::Kind::chat, tools + more);
+    EXPECT_TRUE(read) << read.error().message;
+    const auto ok = suit_to_model(*read, nullptr);
+    EXPECT_TRUE(ok) << ok.error().message;
+    return std::move(*read);
+  };
+  for (const char* format :
+       {R"("guided_json":{"type":"integer"})", R"("response_format":{"type":"json_object"})"}) {
+    const Generate both = suited(format);
+    ASSERT_TRUE(both.base.constraint && both.parser);
+    EXPECT_EQ(both.base.constraint->kind, Constraint::Kind::structural_tag);
+    EXPECT_EQ(both.schema_places.size(), 2U);
+    const auto refusal = ConstraintVerdicts::compile(*both.base.constraint);
+    ASSERT_TRUE(refusal);
+    const Error error = constraint_refusal(both, *refusal);
+    EXPECT_EQ(error.param, "tools[0].function.parameters");
+    EXPECT_TRUE(error.message.contains("/properties/p/pattern")) << error.message;
+  }
+  const Generate demanded = suited(R"("tool_choice":"required","guided_json":{"type":"integer"})");
+  EXPECT_EQ(demanded.schema_places.size(), 1U);
+  const Generate text = suited(R"("tool_choice":"none","guided_json":{"type":"integer"})");
+  EXPECT_EQ(text.base.constraint->kind, Constraint::Kind::json_schema);
+  EXPECT_FALSE(text.parser);
 }
 
 TEST(StructuredOutput, GoesWithTheOtherParameters) {

@@ -65,7 +65,7 @@ std::vector<Case> cases_of(CallFormat format) {
 
 Choice parsed(const Case& each, const std::vector<std::size_t>& cuts) {
   Choice out;
-  const auto parser = make_parser(each.tools, each.form, "answer");
+  const auto parser = make_parser(each.tools, each.form, "answer", each.or_json);
   std::size_t at = 0;
   const auto read_to = [&](std::size_t end) {
     AnswerEvents events;

@@ -19,11 +19,12 @@ void PrintTo(CallFormat format, std::ostream* out);
 namespace flyball::api::calls::testing {
 
 struct Case {
-  std::string name;
-  AnswerForm form;
-  std::shared_ptr<const ToolSet> tools;  // null: none
-  std::string text;
-  Choice want;  // an id that is "" may be any
+  std::string name = {};
+  AnswerForm form = {};
+  std::shared_ptr<const ToolSet> tools = {};  // null: none
+  std::string text = {};
+  Choice want = {};      // an id that is "" may be any
+  bool or_json = false;  // as make_parser has it
 };
 
 std::vector<Case> cases_of(CallFormat format);

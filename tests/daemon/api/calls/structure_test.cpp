@@ -64,17 +64,19 @@ class ConstrainedCallsOf : public ::testing::TestWithParam<CallFormat> {
     const auto constraint = call_constraint(set, form);
     EXPECT_TRUE(constraint) << constraint.error().message;
     if (!constraint || !*constraint) return 0;
-    const auto whole = played(**constraint);
+    const auto whole = played((*constraint)->constraint);
     if (!whole) return 0;
     const grammar::Limits limits;
     grammar::Fuel fuel(limits.steps);
-    const auto words = grammar::from_structural_tag((*constraint)->source.view(), {}, limits, fuel);
+    const auto words =
+        grammar::from_structural_tag((*constraint)->constraint.source.view(), {}, limits, fuel);
     EXPECT_TRUE(words);
     grammar::Sampler sampler(*words);
     std::size_t calls = 0;
     for (int i = 0; i < 60; ++i) {
-      const testing::Case answer{
-          "", form, std::make_shared<const ToolSet>(set), sampler.word(random_, kWordBytes), {}};
+      const testing::Case answer{.form = form,
+                                 .tools = std::make_shared<const ToolSet>(set),
+                                 .text = sampler.word(random_, kWordBytes)};
       EXPECT_TRUE(takes(whole, answer.text)) << answer.text;
       const Choice got = testing::parsed(answer, {});
       calls += got.calls.size();
@@ -130,9 +132,71 @@ TEST_P(ConstrainedCallsOf, ReasoningMayComeBeforeStrictCalls) {
   check(tools(ToolSet::Choice::automatic), form, "", true);
   const auto constraint = call_constraint(tools(ToolSet::Choice::automatic), form);
   ASSERT_TRUE(constraint && *constraint);
-  const auto answer = played(**constraint);
+  const auto answer = played((*constraint)->constraint);
   const std::string text = GetParam() == CallFormat::functionary_v32 ? "all\nHi" : "Hi";
   EXPECT_TRUE(takes(answer, "<think>Hm {</think>\n\n" + text));
+}
+
+// Text in JSON may spell calls of any format, and names and arguments of tools.
+constexpr const char* kAnswer =
+    R"({"type":"object","properties":{"said":{"enum":["<function=now></function>","a\"b",)"
+    R"("<tool_call>now</tool_call>","<|channel|>commentary to=functions.now<|message|>{}<|call|>",)"
+    R"("[TOOL_CALLS]now[ARGS]{}","<think>x</think>",">>>now\n{}","<|START_RESPONSE|>",)"
+    R"("<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>","now\n{}"]},)"
+    R"("name":{"enum":["now","search"]},"arguments":{"type":["string","null"]}},"required":["said"],)"
+    R"("additionalProperties":false})";
+constexpr const char* kNamed =
+    R"({"type":"object","properties":{"name":{"enum":["now","search"]},"arguments":{"type":["string","null"],)"
+    R"("maxLength":4},"parameters":{"type":"integer"},"and":{"type":"boolean"}},)"
+    R"("required":["name"],"additionalProperties":false})";
+
+TEST_P(ConstrainedCallsOf, AnAnswerIsTheClientsJsonOrCalls) {
+  for (const ReasoningFormat reasoning : {ReasoningFormat::none, ReasoningFormat::think})
+    for (const bool parallel : {true, false})
+      for (const char* schema :
+           {kAnswer, kNamed, R"({"type":"array","items":{"enum":["now","<tool_call>"]}})",
+            R"({"enum":["now\n{}",true,12,"[TOOL_CALLS]"]})"}) {
+        const AnswerForm form{.calls = GetParam(), .reasoning = reasoning};
+        ToolSet set = tools(ToolSet::Choice::automatic, parallel);
+        set.strict = false;
+        const Constraint format{Constraint::Kind::json_schema, test::packed(schema)};
+        const auto made = call_constraint(set, form, {&format, "format"});
+        ASSERT_TRUE(made && *made) << made.error().message;
+        const auto object = played(format);
+        const grammar::Limits limits;
+        grammar::Fuel fuel(limits.steps);
+        const auto words = grammar::from_structural_tag((*made)->constraint.source.view(), {}, limits, fuel);
+        ASSERT_TRUE(words);
+        grammar::Sampler sampler(*words);
+        const auto whole = played((*made)->constraint);
+        std::size_t objects = 0, called = 0;
+        for (int i = 0; i < 40; ++i) {
+          const testing::Case answer{.form = form,
+                                     .tools = std::make_shared<const ToolSet>(set),
+                                     .text = sampler.word(random_, kWordBytes),
+                                     .or_json = true};
+          EXPECT_TRUE(takes(whole, answer.text)) << answer.text;
+          const Choice got = testing::parsed(answer, {});
+          if (got.calls.empty()) {
+            ++objects;
+            EXPECT_TRUE(takes(object, got.text)) << answer.text << "\n" << got.text;
+          } else {
+            ++called;
+            EXPECT_EQ(got.text, "") << answer.text;
+            EXPECT_TRUE(parallel || got.calls.size() == 1) << answer.text;
+          }
+          for (const auto& call : got.calls) {
+            EXPECT_TRUE(call.complete) << answer.text;
+            EXPECT_TRUE(takes(arguments_of(call.name), call.arguments)) << answer.text;
+          }
+          std::vector<std::size_t> cuts;
+          for (std::size_t at = 1; at < answer.text.size(); ++at) cuts.push_back(at);
+          EXPECT_EQ(testing::shown(testing::parsed(answer, cuts), true), testing::shown(got, true))
+              << answer.text;
+        }
+        EXPECT_GT(objects, 2U);
+        EXPECT_GT(called, 2U);
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, ConstrainedCallsOf, ::testing::ValuesIn([] {
@@ -153,6 +217,79 @@ TEST(CallConstraint, NothingIsConstrainedWhereTheModelMayDoAsItLikes) {
   EXPECT_FALSE(call_constraint({}, {}).value());
 }
 
+// An object that begins as a call of a format without a marker is one, and no other.
+TEST(CallConstraint, JsonThatBeginsAsACallIsOne) {
+  const auto set = std::make_shared<const ToolSet>(tools(ToolSet::Choice::automatic));
+  const auto calls_in = [&](CallFormat format, const char* text) {
+    const Choice got =
+        testing::parsed({.form = {.calls = format}, .tools = set, .text = text, .or_json = true}, {});
+    EXPECT_EQ(got.text, got.calls.empty() ? text : "");
+    return got.calls.size();
+  };
+  for (const CallFormat format : {CallFormat::json, CallFormat::llama3}) {
+    EXPECT_EQ(calls_in(format, R"({"name": "now", "arguments": {"a": 1}})"), 1U);
+    EXPECT_EQ(calls_in(format, R"({"name": "now", "parameters": {}, "more": 2})"), 1U);
+    for (const char* text : {R"({"name": "now"})", R"({"name": "now", "arguments": "a"})",
+                             R"({"name": "other", "arguments": {}})", R"({"arguments": {}, "name": "now"})",
+                             R"({"name": "now", "of": 1, "arguments": {}})", "{}", "[]"})
+      EXPECT_EQ(calls_in(format, text), 0U) << text;
+  }
+  for (const CallFormat format : {CallFormat::hermes, CallFormat::granite, CallFormat::qwen3_coder})
+    EXPECT_EQ(calls_in(format, R"({"name": "now", "arguments": {}})"), 0U) << text::to_string(format);
+}
+
+TEST(CallConstraint, AnyObjectMayStandForCalls) {
+  const Constraint format{Constraint::Kind::json_object, {}, true};
+  for (int i = 0; i <= static_cast<int>(kLastCallFormat); ++i) {
+    const AnswerForm form{.calls = static_cast<CallFormat>(i)};
+    const auto made = call_constraint(tools(ToolSet::Choice::automatic), form, {&format, "format"});
+    ASSERT_TRUE(made && *made);
+    EXPECT_TRUE((*made)->constraint.compact);
+    const std::string before = form.calls == CallFormat::harmony           ? "<|channel|>final<|message|>"
+                               : form.calls == CallFormat::functionary_v32 ? "all\n"
+                                                                           : "";
+    const auto answer = played((*made)->constraint);
+    EXPECT_TRUE(takes(answer, before + R"({"a":[1]})")) << text::to_string(form.calls);
+    EXPECT_FALSE(takes(answer, before + "[1]")) << text::to_string(form.calls);
+    EXPECT_FALSE(takes(answer, before + "Hi")) << text::to_string(form.calls);
+    EXPECT_FALSE(takes(answer, "")) << text::to_string(form.calls);
+  }
+  const auto demanded = call_constraint(tools(ToolSet::Choice::required), {}, {&format, "format"});
+  ASSERT_TRUE(demanded && *demanded);
+  EXPECT_FALSE(takes(played((*demanded)->constraint), R"({"a":1})"));
+}
+
+// An error about the tag leads to the client's own field.
+TEST(CallConstraint, ErrorsNameThePlaceOfTheSchema) {
+  ToolSet set = tools(ToolSet::Choice::automatic);
+  set.tools = test::packed(
+      R"([{"type":"function","function":{"name":"a","parameters":{"properties":{"x":{"type":"integer"}}}}},)"
+      R"({"type":"function","function":{"name":"b","parameters":{"properties":{"y/z":{"$ref":"#/$defs/d"}},)"
+      R"("$defs":{"d":{"type":"integer","multipleOf":0.1234567891234567}}}}}])");
+  set.positions = {2, 5};
+  set.schema_member = "input_schema";
+  const Constraint fine{Constraint::Kind::json_object, {}},
+      odd{Constraint::Kind::json_schema, test::packed(R"({"properties":{"p":{"pattern":"("}}})")};
+  const auto place = [&](CallFormat format, const Constraint& json) -> std::string {
+    const auto made = call_constraint(set, {.calls = format}, {&json, "format"});
+    if (!made || !*made) return "none";
+    const auto program = constrain::compile((*made)->constraint);
+    if (program) return "fine";
+    const SchemaPlace at =
+        place_of((*made)->constraint.source.view(), (*made)->schemas, program.error().where);
+    return at.field + " " + at.pointer;
+  };
+  for (int i = 0; i <= static_cast<int>(kLastCallFormat); ++i) {
+    const auto format = static_cast<CallFormat>(i);
+    EXPECT_EQ(place(format, odd), "format /properties/p/pattern") << text::to_string(format);
+    const std::string of_tool = place(format, fine);
+    EXPECT_TRUE(of_tool == "tools[5].input_schema /$defs/d/multipleOf" ||
+                of_tool == "tools[5].input_schema /properties/y~1z/multipleOf")
+        << text::to_string(format) << ": " << of_tool;
+  }
+  EXPECT_EQ(place_of(test::packed(R"({"format":{"type":"any_text"}})").view(), {}, "/format").field, "");
+}
+
 TEST(CallConstraint, AParameterThatXmlCannotExpressNamesItsTool) {
   ToolSet set = tools(ToolSet::Choice::required);
   for (const char* parameters :
@@ -165,6 +302,7 @@ TEST(CallConstraint, AParameterThatXmlCannotExpressNamesItsTool) {
     ASSERT_FALSE(refused) << parameters;
     EXPECT_EQ(refused.error().code, ErrorCode::unsupported_feature);
     EXPECT_TRUE(refused.error().message.contains("\"odd\"")) << refused.error().message;
+    EXPECT_EQ(refused.error().param, "tools[0].function.parameters");
   }
 }
 
@@ -188,7 +326,7 @@ std::shared_ptr<constrain::Automaton> strict_answer(CallFormat format, const cha
   set.strict = true;
   const auto constraint = call_constraint(set, {.calls = format});
   EXPECT_TRUE(constraint) << (constraint ? "" : constraint.error().message);
-  return constraint && *constraint ? played(**constraint) : nullptr;
+  return constraint && *constraint ? played((*constraint)->constraint) : nullptr;
 }
 
 struct Spelling {
@@ -267,8 +405,8 @@ TEST(CallConstraint, NamesOfToolsMayHaveAnyByteOfNames) {
   set.tools = test::packed(R"([{"type":"function","function":{"name":"a-b.c/d:e_1"}}])");
   set.strict = true;
   for (int i = 0; i <= static_cast<int>(kLastCallFormat); ++i)
-    EXPECT_TRUE(played(**call_constraint(set, {.calls = static_cast<CallFormat>(i)})));
-  const auto glm = played(**call_constraint(set, {.calls = CallFormat::glm4}));
+    EXPECT_TRUE(played((*call_constraint(set, {.calls = static_cast<CallFormat>(i)}))->constraint));
+  const auto glm = played((*call_constraint(set, {.calls = CallFormat::glm4}))->constraint);
   EXPECT_FALSE(takes(glm, "Hi\na-b.c/d:e_1\n{"));
   EXPECT_TRUE(takes(glm, "Hi\na-bxc/d:e_1\n{"));
 }
@@ -307,7 +445,7 @@ TEST(CallConstraint, TextBeforeCallsWithoutAMarkerEndsNoReasoning) {
     const AnswerForm form{.calls = format, .reasoning = ReasoningFormat::think};
     const auto constraint = call_constraint(tools(ToolSet::Choice::automatic), form);
     ASSERT_TRUE(constraint && *constraint);
-    const auto answer = played(**constraint);
+    const auto answer = played((*constraint)->constraint);
     EXPECT_TRUE(takes(answer, "Well.")) << text::to_string(format);
     EXPECT_FALSE(takes(answer, "Well.</think>\n\n{}")) << text::to_string(format);
   }
@@ -333,7 +471,7 @@ TEST(CallConstraint, DefinitionsAreNotRepeatedWithoutEnd) {
   EXPECT_EQ(many.error().code, ErrorCode::unsupported_feature);
   EXPECT_NE(many.error().message.find("\"big\""), std::string::npos) << many.error().message;
   ASSERT_TRUE(constrained(plain));
-  EXPECT_LT((*constrained(plain))->source.bytes().size(), std::size_t{1} << 20);
+  EXPECT_LT((*constrained(plain))->constraint.source.bytes().size(), std::size_t{1} << 20);
 }
 
 }  // namespace
