@@ -54,7 +54,7 @@ bool count_schemas(JsonView value, JsonView one, std::size_t& count) {
 
 }  // namespace
 
-SchemaPlace place_of(JsonView tag, const std::vector<SchemaPlace>& schemas, std::string_view pointer) {
+SchemaPlace schema_place(JsonView tag, const std::vector<SchemaPlace>& schemas, std::string_view pointer) {
   const JsonView schema = schema_at(tag, pointer);
   std::size_t before = 0;
   if (!schema || !count_schemas(tag, schema, before) || before >= schemas.size()) return {};

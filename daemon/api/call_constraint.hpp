@@ -29,6 +29,6 @@ struct CallConstraint {
 
 // The place in the request that `pointer`, of an error about the structural tag, leads to. The field is ""
 // where it leads into no schema. Precondition: `schemas` are the tag's.
-SchemaPlace place_of(JsonView tag, const std::vector<SchemaPlace>& schemas, std::string_view pointer);
+SchemaPlace schema_place(JsonView tag, const std::vector<SchemaPlace>& schemas, std::string_view pointer);
 
 }  // namespace flyball::api

@@ -84,7 +84,7 @@ std::size_t suited_bytes(const Generate& request) {
 Error constraint_refusal(const Generate& request, const Error& refusal) {
   if (request.schema_places.empty()) return refusal_at(request.constraint_field, refusal);
   const SchemaPlace at =
-      place_of(request.base.constraint->source.view(), request.schema_places, refusal.where);
+      schema_place(request.base.constraint->source.view(), request.schema_places, refusal.where);
   Error placed = refusal;
   placed.where = at.pointer;  // the client did not write the tag
   return refusal_at(at.field.empty() ? request.constraint_field : at.field, placed);

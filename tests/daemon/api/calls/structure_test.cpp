@@ -276,7 +276,7 @@ TEST(CallConstraint, ErrorsNameThePlaceOfTheSchema) {
     const auto program = constrain::compile((*made)->constraint);
     if (program) return "fine";
     const SchemaPlace at =
-        place_of((*made)->constraint.source.view(), (*made)->schemas, program.error().where);
+        schema_place((*made)->constraint.source.view(), (*made)->schemas, program.error().where);
     return at.field + " " + at.pointer;
   };
   for (int i = 0; i <= static_cast<int>(kLastCallFormat); ++i) {
@@ -287,7 +287,7 @@ TEST(CallConstraint, ErrorsNameThePlaceOfTheSchema) {
                 of_tool == "tools[5].input_schema /properties/y~1z/multipleOf")
         << text::to_string(format) << ": " << of_tool;
   }
-  EXPECT_EQ(place_of(test::packed(R"({"format":{"type":"any_text"}})").view(), {}, "/format").field, "");
+  EXPECT_EQ(schema_place(test::packed(R"({"format":{"type":"any_text"}})").view(), {}, "/format").field, "");
 }
 
 TEST(CallConstraint, AParameterThatXmlCannotExpressNamesItsTool) {
