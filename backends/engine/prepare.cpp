@@ -113,7 +113,7 @@ Result<void> append_part(std::string_view text, bool begins_text, const text::In
       room);
   if (!tokens)
     return too_long("more than " + std::to_string(most_tokens(model)) + " tokens", model, "prompt");
-  // CodeLlama's are words of the vocabulary, into which text merges.
+  // A file may name words of its vocabulary, into which text merges.
   for (const Token token : *tokens)
     if (token == infill.prefix || token == infill.suffix || token == infill.middle)
       return fail(ErrorCode::invalid_value,

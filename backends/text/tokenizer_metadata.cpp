@@ -184,6 +184,10 @@ Result<void> read_well_known(const model::Gguf& file, VocabularyMetadata& out, s
       id = find_token(out.pieces, text);
       if (id) out.kinds[static_cast<std::size_t>(*id)] = TokenKind::control;
     }
+    // CodeLlama's are words of its vocabulary; no text is to merge into one, whether or not a key names it.
+    if (id && known.infill != nullptr &&
+        std::ranges::find(known.texts, out.pieces[static_cast<std::uint32_t>(*id)]) != known.texts.end())
+      out.kinds[static_cast<std::size_t>(*id)] = TokenKind::control;
     if (id && known.ends_generation) ends.push_back(*id);
     if (known.infill != nullptr) infill.*known.infill = id;
   }

@@ -62,7 +62,6 @@ void tell_tools_in(Generate& request) {
   request.note += "Tools and calls are told to the model as text: its chat template has no place for them.";
 }
 
-// The model's file tells whether it has infill tokens.
 Result<void> check_infill(const Generate& request, const BackendInfo* file) {
   if (!std::holds_alternative<InfillPrompt>(request.prompts.front())) return {};
   const config::Capability found = config::capability(config::Feature::infill, traits_of(file));

@@ -8,7 +8,7 @@
 
 namespace flyball::api {
 
-// `file`: what the model's file says of itself; nullptr: not known.
+// `file`: what the model's file says of itself; nullptr: not known. True: suit_to_model() writes nothing.
 bool suits_any_model(const Generate& request, const BackendInfo* file);
 // Bytes that suit_to_model() reads and writes.
 std::size_t suited_bytes(const Generate& request);

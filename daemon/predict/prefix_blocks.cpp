@@ -64,6 +64,7 @@ PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash
     chain.take(text->text);
   } else if (const auto* infill = std::get_if<InfillPrompt>(&prompt)) {
     chain.take(infill->before);
+    chain.take("\xff");  // no byte of a text: one document with two gaps is alike up to the first of them
     chain.take(*infill->after);
   } else {
     const std::vector<Token>& tokens = std::get<TokenPrompt>(prompt).tokens;

@@ -104,7 +104,8 @@ std::optional<TemplateTraits> template_traits(const model::ModelFile& file) {
 }
 
 std::optional<bool> has_infill_tokens(const model::ModelFile& file) {
-  const auto vocabulary = text::read_vocabulary(file.gguf(), {});
+  // A SentencePiece file need not name these.
+  const auto vocabulary = text::read_vocabulary(file.gguf(), {.bos = 0, .eos = 0, .unknown = 0});
   if (!vocabulary) return std::nullopt;
   return vocabulary->infill.has_value();
 }

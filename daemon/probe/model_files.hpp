@@ -19,8 +19,7 @@
 namespace flyball::probe {
 
 // By id in config.yaml: architecture, quantization, parameters, mixture_of_experts, context_length,
-// weight_bytes, token_weight_bytes, kv_token_bytes, tool_template, infills,
-// form.
+// weight_bytes, token_weight_bytes, kv_token_bytes, tool_template, infills, form.
 using ModelFileInfos = std::map<std::string, BackendInfo>;
 // The same of a file that this process has opened.
 BackendInfo info_of(const model::ModelFile& file);

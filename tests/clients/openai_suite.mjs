@@ -333,11 +333,14 @@ const tests = {
     const [before, after] = ['def add(a, b):\n    ', '\n\nprint(add(1, 2))'];
     const parts = await Promise.all(['<|fim_prefix|>', before, '<|fim_suffix|>', after, '<|fim_middle|>'].map(tokens));
     assert.deepEqual([parts[0].length, parts[2].length, parts[4].length], [1, 1, 1]);
-    const expected = await fill({ prompt: parts.flat() });
-    const filled = await fill({ prompt: before, suffix: after });
+    const expected = await fill({ prompt: parts.flat(), logprobs: 1 });
+    const filled = await fill({ prompt: before, suffix: after, logprobs: 1 });
     assert.equal(filled.choices[0].text, expected.choices[0].text);
+    // The model's likeliest token follows from the one before; how likely it is, from all.
+    const scores = (answer) => answer.choices[0].logprobs.token_logprobs;
+    scores(filled).forEach((x, i) => assert(Math.abs(x - scores(expected)[i]) < 1e-3, `${x} against ${scores(expected)[i]}`));
+    assert.notDeepEqual(scores(await fill({ prompt: after, suffix: before, logprobs: 1 })), scores(filled), 'the order of the texts changes nothing');
     assert.equal(filled.usage.prompt_tokens, parts.flat().length);
-    assert.notEqual((await fill({ prompt: before })).choices[0].text, filled.choices[0].text, 'the suffix changes nothing');
     const several = await fill({ prompt: [before, 'x = '], suffix: after, n: 2, logprobs: 1 });
     assert.equal(several.choices.length, 4);
     assert.equal(several.choices[1].text, filled.choices[0].text);

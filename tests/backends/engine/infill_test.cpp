@@ -39,7 +39,7 @@ std::shared_ptr<Client> filled(FakeEngine& fake, CompletionRequest request) {
   EXPECT_TRUE(!ticket || client->wait_end());
   return client;
 }
-// Of a request that is refused at once, or in preparation.
+// The error that refuses the request, at once or in its preparation.
 Error infill_error(FakeEngine& fake, CompletionRequest request) {
   auto client = std::make_shared<Client>();
   auto ticket = fake.backend->start(std::move(request), client);
@@ -81,7 +81,7 @@ TEST(Infill, IsRefusedWithoutInfillTokensAndNotEchoed) {
   EXPECT_EQ(infill_error(fake, std::move(echoed)).param, "echo");
 }
 
-// Words of CodeLlama's vocabulary merge into its infill tokens.
+// Text merges into infill tokens that a file names and does not mark.
 TEST(Infill, RefusesTextThatSpellsAnInfillToken) {
   auto fake = make_fake({.infill = text::InfillTokens{'{', '|', '}'}});
   const Error before = infill_error(fake, infill_request("a{", "b", 1));

@@ -67,8 +67,8 @@ TEST(TokenizerLoad, InfillTokensByTextOrById) {
     EXPECT_EQ(tokenizer->infill(), infill) << prefix;
     EXPECT_EQ(tokenizer->kind(infill.middle), TokenKind::control) << middle;
   }
-  for (const auto& [prefix, suffix, middle] : {std::array{"fim_pre", "fim_suf", "fim_mid"},
-                                               std::array{"prefix", "suffix", "middle"}}) {
+  for (const auto& [prefix, suffix, middle] :
+       {std::array{"fim_pre", "fim_suf", "fim_mid"}, std::array{"prefix", "suffix", "middle"}}) {
     auto writer = byte_level_vocabulary().writer();
     const auto set = [&](const std::string& name, std::uint32_t id) {
       writer.set_u32("tokenizer.ggml." + name + "_token_id", id);
@@ -88,15 +88,17 @@ TEST(TokenizerLoad, InfillTakesThreeTokensOfTheVocabulary) {
   auto writer = file.writer();
   writer.set_u32("tokenizer.ggml.fim_mid_token_id", 257);
   EXPECT_FALSE((*load(writer))->infill()) << "the suffix token is the middle token, too";
-  writer.set_u32("tokenizer.ggml.fim_mid_token_id", 258);
-  expect_refused(writer, "tokenizer.ggml.fim_mid_token_id", "is token 258, but the vocabulary holds 258");
+  auto outside = file.writer();
+  outside.set_u32("tokenizer.ggml.fim_mid_token_id", 258);
+  expect_refused(outside, "tokenizer.ggml.fim_mid_token_id", "is token 258, but the vocabulary holds 258");
 }
 
-// As bytes: no part of a document becomes one.
+// Text that spells one is bytes where no marker is allowed: no part of a document becomes one.
 TEST(TokenizerLoad, InfillTokensThatTheFileCallsUserDefinedAreMarkers) {
   VocabularyFile file = byte_level_vocabulary();
   std::vector<Token> ids;
-  for (const char* const text : {"<pre>", "<suf>", "<mid>"}) ids.push_back(file.add(text, TokenKind::user_defined));
+  for (const char* const text : {"<pre>", "<suf>", "<mid>"})
+    ids.push_back(file.add(text, TokenKind::user_defined));
   auto writer = file.writer();
   writer.set_u32("tokenizer.ggml.fim_pre_token_id", static_cast<std::uint32_t>(ids[0]));
   writer.set_u32("tokenizer.ggml.fim_suf_token_id", static_cast<std::uint32_t>(ids[1]));

@@ -162,8 +162,9 @@ TEST(WorkerCodec, SeedsOfTheFuzzerAreOfThisVersion) {
     std::ifstream in(folder / name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
-  for (const char* name : {"hello", "start_chat", "start_text", "start_tokens", "start_infill", "start_constraint",
-                           "start_structural_tag", "cancel", "pause", "resume", "drain", "grant"})
+  for (const char* name :
+       {"hello", "start_chat", "start_text", "start_tokens", "start_infill", "start_constraint",
+        "start_structural_tag", "cancel", "pause", "resume", "drain", "grant"})
     EXPECT_TRUE(decode_to_worker(bytes_of(name))) << name;
   for (const char* name :
        {"hello", "need_memory", "ready", "failed", "load", "delta", "echo", "done", "error"})

@@ -446,8 +446,13 @@ TEST(PrefixBlocks, OfADocumentWithAGapBeginWithTheTextBeforeIt) {
     return print_of(InfillPrompt{before + more, std::make_shared<const std::string>(after)}, "app", kHash);
   };
   const PromptPrint one = with_gap("", "end"), typed = with_gap("typed", "other end");
-  EXPECT_EQ(one.bytes, before.size() + 3);
+  EXPECT_EQ(one.bytes, before.size() + 4) << "the gap is a byte";
   EXPECT_EQ(common_bytes(one, typed), before.size());
+  const PromptPrint moved =
+      print_of(InfillPrompt{before.substr(kBlockBytes),
+                            std::make_shared<const std::string>(before.substr(2 * kBlockBytes) + "end")},
+               "app", kHash);
+  EXPECT_LT(common_bytes(one, moved), before.size()) << "one document, and another gap";
 }
 
 }  // namespace
