@@ -194,5 +194,15 @@ TEST_F(InferenceTest, ASuffixIsServedUnlessTheModelsFileLacksInfillTokens) {
   EXPECT_EQ(rig.cpu().started.size(), asked) << "no engine was asked";
 }
 
+TEST_F(InferenceTest, AnAnswerBetweenTwoTextsGoesOnWhereItsEngineDied) {
+  die_once(rig.cpu(), 2);
+  ASSERT_EQ(ask(R"({"prompt":"a","suffix":"c","max_tokens":4})", "/v1/completions").status, 200);
+  ASSERT_EQ(rig.cpu().started.size(), 2U);
+  const auto& prompt = std::get<InfillPrompt>(rig.cpu().started[1].prompt);
+  EXPECT_EQ(prompt.before, "a");
+  EXPECT_EQ(*prompt.after, "c");
+  EXPECT_EQ(rig.cpu().started[1].resume_tokens.size(), 2U);
+}
+
 }  // namespace
 }  // namespace flyball::testing
