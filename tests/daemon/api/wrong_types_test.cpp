@@ -79,6 +79,7 @@ const std::vector<Takes> kAnthropicTakes{
 const std::vector<Takes> kOllamaTakes{
     {FieldOf::body, "model prompt system", "s"},
     {FieldOf::body, "think raw", "b"},
+    {FieldOf::options, "penalize_newline", "b"},
     {FieldOf::body, "format", "o"},
     {FieldOf::options, "stop", "s"},
     {FieldOf::message, "content name thinking tool_name tool_call_id", "s"},
