@@ -65,8 +65,8 @@ Result<const config::AppManifest*> who_asks(const InForce& state, Access access,
   return state.apps.identify(credentials);
 }
 
-// Whether no browser sends such a request for a web page unasked: it has a key, whose field a page may add
-// after a preflight alone, and no Origin.
+// No browser sends such a request for a web page unasked: it has a key, whose field a page may add after a
+// preflight alone, and no Origin.
 bool no_page_sends(const apps::Credentials& sent) noexcept {
   return !sent.web_page && (!sent.authorization.empty() || !sent.own.value.empty());
 }

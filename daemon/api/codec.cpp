@@ -5,8 +5,7 @@
 namespace flyball::api {
 namespace {
 
-// Whether `path` is `plain` but for slashes that base URLs ending in '/' leave: doubled ones, and some at its
-// end.
+// `path` is `plain` but for slashes that base URLs ending in '/' leave: doubled ones, and some at its end.
 bool spells(std::string_view path, std::string_view plain) noexcept {
   std::size_t at = 0;
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -22,9 +21,13 @@ bool spells(std::string_view path, std::string_view plain) noexcept {
 bool matches(const Route& route, const http::Request& head, bool loosely) noexcept {
   const std::string_view path = head.path();
   if (!route.header.empty() && head.field(route.header).empty()) return false;
-  if (loosely) return route.access == Access::app && !route.takes_id() && spells(path, route.path);
+  if (loosely) {
+    const bool is_open = route.access == Access::app || route.access == Access::open;
+    return is_open && !route.takes_id() && spells(path, route.path);
+  }
   if (!route.takes_id()) return path == route.path;
-  return path.starts_with(route.path) && path.size() > route.path.size();
+  return path.starts_with(route.path) &&
+         path.find_first_not_of('/', route.path.size()) != std::string_view::npos;
 }
 
 std::string_view without_parameters(std::string_view content_type) noexcept {
@@ -119,8 +122,10 @@ RouteMatch find_route(Codecs codecs, const http::Request& head) {
     if (out.codec != nullptr) return out;
   }
   out.there_is = listed_routes(codecs);
+  std::string_view path = head.path();
+  while (path.starts_with("//")) path.remove_prefix(1);
   for (const Codec* codec : codecs)
-    if (!codec->paths.empty() && head.path().starts_with(codec->paths)) out.nearest = codec;
+    if (!codec->paths.empty() && path.starts_with(codec->paths)) out.nearest = codec;
   return out;
 }
 

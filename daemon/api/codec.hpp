@@ -68,7 +68,7 @@ struct Codec {
   http::Response (*error)(const Error& error, std::string_view request_id);
   // The field in which the API's clients look for the request's id, beside x-request-id; "": there alone.
   std::string_view id_field = {};
-  // How paths begin that this API alone has: an unknown one is refused in its shape. "": it has none.
+  // Paths that begin so are of this API alone: an unknown one is refused in its shape. "": it has none.
   std::string_view paths = {};
 };
 
@@ -77,8 +77,8 @@ using Codecs = std::span<const Codec* const>;
 // "application/json", parameters aside.
 bool has_type(std::string_view content_type, BodyType type) noexcept;
 std::string_view to_string(BodyType type) noexcept;
-// A type that clients send for a body of JSON which they give none: a form's, as curl does, plain text, as
-// fetch() does, or "". Any web page may send these without asking first (Fetch standard, section 2.2.2).
+// Clients that do not say the type of their JSON send this one: a form's (curl), plain text (fetch()), or none.
+// Any web page may send these without asking first (Fetch standard, section 2.2.2).
 bool is_type_unsaid(std::string_view content_type) noexcept;
 // The id in the path of a request to such a route, percent-decoded (RFC 3986, section 2.1). invalid_value for
 // a '%' without two hexadecimal digits.

@@ -54,7 +54,9 @@ constexpr std::array kTable{
     ErrorRow{request_timeout, 408, kRequest, Retry::free, "The header or body did not arrive in time."},
     ErrorRow{not_found, 404, kRequest, Retry::no, "There is no such path, receipt or stored response."},
     ErrorRow{method_not_allowed, 405, kRequest, Retry::no, "The path exists; Allow lists its methods."},
-    ErrorRow{unsupported_media_type, 415, kRequest, Retry::no, "The body must be application/json."},
+    ErrorRow{
+        unsupported_media_type, 415, kRequest, Retry::no,
+        "The body must be application/json; beside a key and without an Origin its type may be left out."},
     ErrorRow{unsupported_coding, 415, kRequest, Retry::no, "Content codings such as gzip are not accepted."},
     ErrorRow{rate_limited, 429, Fault::limit, Retry::later,
              "One of the app's own limits: the message says which, what is used of it, and when it is free "

@@ -804,6 +804,8 @@ void Service::Impl::run(const Call& call, UnloadModel operation) {
     if (!is_operator(*call.state, call.codec, call.exchange->request(), call.exchange->peer()))
       return answer(call, std::unexpected(operation.unless_operator));
   }
+  // A body that was parsed beside the loop may come late.
+  if (draining) return answer(call, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
   const auto model = model_and_engine(operation.model, operation.engine);
   if (!model) return answer(call, pass(model));
   const auto waiting = std::make_shared<Call>(call);

@@ -59,7 +59,7 @@ bool is_zero(JsonView keep_alive) {
   if (keep_alive.is_number()) return keep_alive.as_double() == 0;
   if (!keep_alive.is_string()) return false;
   const std::string_view text = keep_alive.text();
-  return text.contains('0') && text.find_first_of("123456789") == std::string_view::npos;
+  return text.contains('0') && text.find_first_not_of("0.hmsun\u00b5\u03bc+-") == std::string_view::npos;
 }
 
 Result<UnloadModel> unload_of(Generate request, Writer::Shape shape) {
@@ -74,7 +74,8 @@ Result<UnloadModel> unload_of(Generate request, Writer::Shape shape) {
           ErrorCode::unsupported_value,
           "'keep_alive' is 0 and there is no prompt, which unloads the model: other apps may use it, so only "
           "the operator may unload it (POST /v1/engines/unload, or this request without a key where "
-          "operator.loopback allows it). An engine that is idle ends by itself (idle_unload in config.yaml).",
+          "loopback_without_key and operator.loopback both allow it). An engine that is idle ends by itself "
+          "(idle_unload in config.yaml).",
           "keep_alive",
           {}}};
 }

@@ -73,18 +73,20 @@ void tell_think(const Fields& body, ChatPrompt& prompt) {
   prompt.template_args = reasoning_variables(wish, {});
 }
 
-// Ollama's default, by which a client means the server's own.
+// Ollama's default: a client that sends it means the server's own.
 constexpr std::int64_t kRepeatLastN = 64;
 
 // `repeat_last_n` tokens are seen by the penalty: here all (-1, and the default) or none (0) of the sequence.
 // Any number goes where there is no penalty.
-Result<void> read_repeat_last_n(const Fields& options, SamplingParams& sampling) {
+Result<void> read_repeat_last_n(const Fields& options, SamplingParams& sampling, std::string& note) {
   const JsonView value = options.member("repeat_last_n");
   if (!value) return {};
   const std::string place = options.place_of("repeat_last_n");
   if (!value.is_integer()) return field_error(ErrorCode::invalid_value, place, "must be an integer");
   const std::int64_t n = value.as_integer();
   if (n == 0) sampling.repetition_penalty = 1;
+  if (n == kRepeatLastN && sampling.repetition_penalty != 1)
+    note = "The repeat penalty sees the whole sequence, not the last 64 tokens.";
   if (n <= 0 || n == kRepeatLastN || sampling.repetition_penalty == 1) return {};
   return field_error(ErrorCode::unsupported_value, place,
                      "is served as -1, 0 or 64 only: 'repeat_penalty' sees the whole sequence");
@@ -119,7 +121,7 @@ Result<void> read_settings(const Fields& body, Generate& out) {
     if (!given.is_object()) return field_error(ErrorCode::invalid_value, "options", "must be an object");
     const Fields options(given, field_table(), body.endpoints(), out.unknown, FieldOf::options, "options");
     auto ok = read_parameters(options, sampling, scalars);
-    if (ok) ok = read_repeat_last_n(options, sampling);
+    if (ok) ok = read_repeat_last_n(options, sampling, out.note);
     if (ok) ok = check_penalize_newline(options, sampling);
     if (ok) ok = read_stop(options, out.base.stop);
     if (ok) ok = read_seed(options, out);
@@ -167,18 +169,19 @@ Result<Generate> parse_chat(JsonView document) {
   const Fields body(document, field_table(), kChat, out.unknown);
   if (auto ok = read_settings(body, out); !ok) return pass(ok);
   const JsonView messages = body.member("messages");
-  if (!messages) return missing("messages", out.unknown);
-  if (messages.is_array() && messages.size() == 0) return load_of(std::move(out), Writer::Shape::chat);
-  auto history = read_chat_messages(messages, field_table(), kChat, out.unknown);
-  if (!history) return pass(history);
+  if (!messages && out.unknown.refusal()) return missing("messages", out.unknown);
   ChatPrompt prompt;
-  prompt.messages = std::move(history->messages);
-  out.note = std::move(history->note);
   if (const JsonView given = body.member("tools")) {
     auto tools = read_tools(given, field_table(), kChat, out.unknown);
     if (!tools) return pass(tools);
     prompt.tools = std::move(*tools);
   }
+  if (!messages || (messages.is_array() && messages.size() == 0))
+    return load_of(std::move(out), Writer::Shape::chat);
+  auto history = read_chat_messages(messages, field_table(), kChat, out.unknown);
+  if (!history) return pass(history);
+  prompt.messages = std::move(history->messages);
+  if (!history->note.empty()) out.note += (out.note.empty() ? "" : " ") + history->note;
   out.has_tools = !prompt.tools.empty();
   if (out.has_tools) out.tools = std::make_shared<ToolSet>(ToolSet{.tools = prompt.tools});
   if (auto ok = calls::check_constraint(out); !ok) return pass(ok);

@@ -125,7 +125,7 @@ TEST_F(BadInput, methods_paths_types_codings) {
   EXPECT_EQ(refused("OPTIONS " + kChat + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method_not_allowed")
                 .field("Allow"),
             "POST");
-  for (const char* path : {"//", "/v1", "/v1/", "/V1/models", "/v1/v1/models", "//metrics", "/healthz/",
+  for (const char* path : {"/v1", "/v1/", "/V1/models", "/v1/v1/models", "//metrics", "/readyz/",
                            "/v1//engines", "/v1/chat/completionsx", "/v1/chat/completion"})
     refused(get(path), 404, "not_found");
   for (const char* type : {"Content-Type: application/xml\r\n", "Content-Type: application/jsonp\r\n",

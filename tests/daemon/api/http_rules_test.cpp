@@ -280,6 +280,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"two carriage returns", "9112 2.2", "\r\r\n" + get("/v1/models"), {400}, kBad},
         // Paths that a proxy refuses, such as /metrics: a second spelling would pass it.
         Case{"a path in percent encoding", "9110 4.2.3", get("/v1/%6Dodels"), {404}},
+        Case{"an open path with slashes to spare", "3986 3.3", get("//healthz/"), {200}},
         Case{"a viewer's path with two slashes", "3986 3.3", get("//metrics"), {404}},
         Case{"an operator's path with a slash at its end", "3986 3.3", get("/v1/engines/"), {404}},
         // Keys: one spelling each.

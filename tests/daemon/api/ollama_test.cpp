@@ -207,7 +207,8 @@ TEST(OllamaRequest, ASuffixMakesAPromptWithAGap) {
   const auto at_the_start = read(kGenerate, R"({"model":"m","suffix":"there"})");
   ASSERT_TRUE(at_the_start) << at_the_start.error().message;
   EXPECT_EQ(std::get<InfillPrompt>(at_the_start->prompts.front()).before, "");
-  EXPECT_TRUE(std::holds_alternative<ChatPrompt>(read(kGenerate, text_with(R"(,"suffix":"")"))->prompts.front()));
+  EXPECT_TRUE(
+      std::holds_alternative<ChatPrompt>(read(kGenerate, text_with(R"(,"suffix":"")"))->prompts.front()));
   EXPECT_EQ(error_of(kGenerate, text_with(R"(,"suffix":"a","raw":true)")).param, "suffix");
   EXPECT_EQ(error_of(kGenerate, text_with(R"(,"suffix":"a","system":"b")")).param, "system");
   EXPECT_EQ(error_of(kGenerate, text_with(R"(,"suffix":"a","think":true)")).param, "think");
@@ -425,8 +426,8 @@ TEST(OllamaRequest, KeepAliveOfNothing) {
   };
   for (const char* none : {"0", "0.0", "-0", R"("0")", R"("0s")", R"("0m0s")"})
     EXPECT_TRUE(zero(none)) << none;
-  for (const char* some :
-       {"null", "1", "-1", "0.5", R"("")", R"("5m")", R"("10s")", R"("0.5s")", R"("s")", "true", "[]"})
+  for (const char* some : {"null", "1", "-1", "0.5", R"("")", R"("none0")", R"("0 forever")", R"("0x")",
+                           R"("5m")", R"("10s")", R"("0.5s")", R"("s")", "true", "[]"})
     EXPECT_FALSE(zero(some)) << some;
 }
 
