@@ -116,10 +116,10 @@ struct Generate {
   std::shared_ptr<const ToolSet> tools;  // null: none
   bool tools_in_system_message = false;  // the prompt is as tell_tools() wrote it
   MakeParser parser;                     // empty: everything is text
-  // The constraint that holds the answers of a model of this form to calls, where the client wants that, or
-  // to calls or the JSON of base.constraint. Empty: it never does.
+  // Makes the constraint of calls for a model whose answers have this form. Beside a format of the client's
+  // it allows calls or the format's JSON. nullopt: the client leaves the answers free. Empty: it always does.
   std::function<Result<std::optional<CallConstraint>>(const AnswerForm&, const JsonAnswer&)> call_constraint;
-  std::vector<SchemaPlace> schema_places;  // of the schemas in such a constraint, once it is made
+  std::vector<SchemaPlace> schema_places;  // of the schemas in that constraint, until it is compiled
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };

@@ -334,6 +334,7 @@ class Service::Impl::Compiling final : public OffLoop {
     checked_.constraint = {.kind = std::move(verdict_.kind),
                            .digest = std::move(verdict_.digest),
                            .compile_us = verdict_.took_us};
+    checked_.request.schema_places = std::vector<SchemaPlace>();
     service_.submit(call, std::move(checked_));
   }
 

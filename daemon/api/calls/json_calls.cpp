@@ -57,9 +57,27 @@ class JsonCall {
 
   Reading<bool> name() {
     std::string name;
-    if (!co_await reader_.json_string(name, kMaxToolNameBytes + 1)) co_return false;
+    if (strict_) {
+      if (!co_await known_name(name)) co_return false;
+    } else if (!co_await reader_.json_string(name, kMaxToolNameBytes + 1)) {
+      co_return false;
+    }
     const bool is_name = take_name(std::move(name));
     co_return is_name;
+  }
+
+  // A string, read no further than a tool's name begins so.
+  Reading<bool> known_name(std::string& name) {
+    if (!co_await reader_.comes("\"")) co_return false;
+    JsonStringDecoder decoder;
+    for (;;) {
+      const int byte = co_await reader_.feed.peek();
+      if (byte == ByteFeed::kEnd) co_return false;
+      const Scan scan = decoder.take(static_cast<char>(byte), name);
+      if (scan == Scan::bad || !reader_.is_tool_beginning(name)) co_return false;
+      reader_.feed.take(1);
+      if (scan == Scan::last) co_return true;
+    }
   }
 
   bool take_name(std::string name) {
@@ -120,7 +138,11 @@ class JsonCall {
 };
 
 Reading<bool> read_json_section(CallReader& reader, const FormatRow& row, const Section& section) {
-  const bool list = co_await reader.comes("[");
+  // Beside JSON a list is the client's: the constraint writes calls without a marker one by one.
+  bool list = false;
+  if (!(reader.or_json && section.known_names)) {
+    if (co_await reader.comes("[")) list = true;
+  }
   for (bool any = false;; any = true) {
     JsonCall call(reader, row, section.known_names);
     if (!co_await call.read()) {

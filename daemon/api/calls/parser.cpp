@@ -92,14 +92,18 @@ class Parser final : public TextParser {
     co_return true;
   }
 
-  // Behind start(). False: the answer is JSON, whatever markers it has in it.
+  // Behind start(). False: the answer is JSON, whatever markers it has in it. Where text was shown, that is
+  // the JSON's beginning, and white space behind it belongs to the JSON.
   Reading<bool> begins_with_calls() {
-    if (reader_.events.calls() > 0) co_return true;
-    co_await section_on_line();
-    const int byte = co_await reader_.next_solid();
-    if (byte != ByteFeed::kEnd && begins_[static_cast<unsigned char>(byte)]) co_await trigger();
+    if (!has_calls_or_text()) co_await section_on_line();
+    if (!has_calls_or_text()) {
+      const int byte = co_await reader_.next_solid();
+      if (byte != ByteFeed::kEnd && begins_[static_cast<unsigned char>(byte)]) co_await trigger();
+    }
     co_return reader_.events.calls() > 0;
   }
+
+  bool has_calls_or_text() const noexcept { return reader_.events.calls() > 0 || showed_text_; }
 
   // Reads text that begins no trigger: at least a byte.
   void plain() {
@@ -187,6 +191,7 @@ class Parser final : public TextParser {
     if (any) after_call_ = line_start_ = true;
     if (rest.empty()) co_return any;
     reader_.text(rest);
+    showed_text_ = true;
     after_call_ = false;
     line_start_ = rest.ends_with('\n');
     co_return true;
@@ -219,7 +224,8 @@ class Parser final : public TextParser {
   std::vector<Trigger> triggers_;
   std::array<bool, 256> begins_{};
   bool line_start_ = true;
-  bool after_call_ = false;  // nothing but white space has come behind a call
+  bool showed_text_ = false;  // calls() has: it was no call, or one that broke
+  bool after_call_ = false;   // nothing but white space has come behind a call
   Reading<bool> answer_ = answer();
 };
 

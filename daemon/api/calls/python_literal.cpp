@@ -22,7 +22,7 @@ constexpr bool is_letter(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Writes each token as JSON's; whether they make up a value is for a scanner of JSON to say.
+// Writes each token as JSON's; the caller scans the result as JSON.
 class PythonReader {
  public:
   explicit PythonReader(std::string_view text) : rest_(text) {}

@@ -7,14 +7,14 @@
 namespace flyball::api::calls {
 namespace {
 
-bool is_json(const Constraint& constraint) noexcept {
+bool is_json_format(const Constraint& constraint) noexcept {
   return constraint.kind == Constraint::Kind::json_object || constraint.kind == Constraint::Kind::json_schema;
 }
 
 }  // namespace
 
 Result<void> check_constraint(const Generate& chat) {
-  if (!chat.has_tools || !chat.base.constraint || is_json(*chat.base.constraint)) return {};
+  if (!chat.has_tools || !chat.base.constraint || is_json_format(*chat.base.constraint)) return {};
   return field_error(ErrorCode::unsupported_feature, "tools",
                      "are not served beside '" + chat.constraint_field +
                          "': only JSON can stand for calls in an answer. Leave one of them out, or choose "

@@ -33,8 +33,8 @@ std::unexpected<Error> unserved(const Tool& tool, const std::string& reason) {
 }
 
 constexpr std::string_view kXmlOnly =
-    " This model writes arguments as elements of XML; a tool without it, or tools that are not required or "
-    "strict, are served.";
+    " This model writes arguments as elements of XML; a tool without it, or tools that are not required "
+    "or strict, and no format beside them, are served.";
 
 // The annotations and keywords of a schema that a parameter's free text follows by itself.
 bool is_free(std::string_view key) {
@@ -195,7 +195,7 @@ class CallStructure {
         json_alone(json);
         calls_alone();
       });
-    return checked();
+    return checked(&json);
   }
 
   // Free text with calls in it, or calls alone where no marker begins them.
@@ -263,12 +263,14 @@ class CallStructure {
   }
 
   // Packed JSON nests no deeper on the way to an engine.
-  Result<PackedJson> checked() {
-    auto json = PackedJson::from_bytes(out_.take().bytes());
-    if (!json && json.error().code == ErrorCode::json_too_deep)
+  Result<PackedJson> checked(const JsonAnswer* json = nullptr) {
+    auto tag = PackedJson::from_bytes(out_.take().bytes());
+    if (!tag && tag.error().code == ErrorCode::json_too_deep)
       return fail(ErrorCode::unsupported_feature,
-                  "The tools' parameters nest too deep for a constraint of calls.");
-    return json;
+                  json != nullptr ? "The tools' parameters or the schema of '" + json->field +
+                                        "' nest too deep for a constraint of both."
+                                  : "The tools' parameters nest too deep for a constraint of calls.");
+    return tag;
   }
 
   // Where no text stands around them. `json`, of harmony: the final message, which may stand for calls.
@@ -276,13 +278,13 @@ class CallStructure {
     if (row_.notation == Notation::harmony) {
       harmony_messages({&kHarmonyReasoning, 1});
       out_.either([&] {
-        harmony_tags();
         if (json != nullptr) {
           out_.sequence([&] {
             out_.constant(harmony_head(kHarmonyAnswer));
             answer_schema(*json);
           });
         }
+        harmony_tags();
       });
     } else if (!row_.sections[0].open.empty()) {
       sections();

@@ -42,6 +42,51 @@ TEST_F(FailingEngine, a_whole_answer_survives_its_engine_too) {
   EXPECT_EQ(body["usage"]["completion_tokens"], 6);
 }
 
+// The parser and the constraint go on within a call, and within JSON that a call's format also begins with.
+TEST_F(FailingEngine, AnswersInJsonOrCallsGoOnWhereTheirEngineDied) {
+  constexpr std::string_view kAsked =
+      R"({"model":"demo","messages":[{"role":"user","content":"Hi"}],"stream":true,)"
+      R"("response_format":{"type":"json_object"},"tools":[{"type":"function","function":{"name":"now"}}]})";
+  struct Said {
+    std::string text, calls;
+  };
+  const auto said = [](const std::vector<json>& chunks) {
+    Said out;
+    for (const json& chunk : chunks) {
+      const json& delta = chunk.at("choices").at(0).at("delta");
+      if (delta.contains("content")) out.text += delta["content"].get<std::string>();
+      if (!delta.contains("tool_calls")) continue;
+      const json& function = delta["tool_calls"].at(0).at("function");
+      out.calls += function.value("name", "") + function.at("arguments").get<std::string>();
+    }
+    return out;
+  };
+  struct Answered {
+    std::vector<std::string> texts;
+    Said said;
+  };
+  const std::vector<Answered> answers{
+      {{"{\"na", "me\": \"no", "w\", \"argum", "ents\": {\"at\": \"Os", "lo\"", "}}"},
+       {"", R"(now{"at": "Oslo"})"}},
+      {{"{", "\"name\": ", "\"no", "where\", ", "\"arguments\"", ": {}}"},
+       {R"({"name": "nowhere", "arguments": {}})", ""}}};
+  for (const auto& [texts, want] : answers)
+    for (std::uint32_t at = 0; at < 6; ++at) {
+      rig.cpu().script = [&, n = 0](const CompletionRequest&) mutable {
+        Script one{.tokens = 6, .texts = texts};
+        if (n++ == 0) one.fail_after = at;
+        return one;
+      };
+      const Said got = said(frames(ask(kAsked)));
+      EXPECT_EQ(got.text, want.text) << at;
+      EXPECT_EQ(got.calls, want.calls) << at;
+      const CompletionRequest& resumed = rig.cpu().started.back();
+      EXPECT_EQ(resumed.resume_tokens.size(), at);
+      ASSERT_TRUE(resumed.constraint);
+      EXPECT_EQ(resumed.constraint->kind, Constraint::Kind::structural_tag);
+    }
+}
+
 TEST_F(FailingEngine, AnEchoGoesOnWhereItsEngineDied) {
   for (std::uint32_t at = 0; at < 10; ++at) {
     die_once(rig.cpu(), at);

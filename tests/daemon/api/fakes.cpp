@@ -139,6 +139,7 @@ bool FakeBackend::step(Running& r) {
     return r.alive && !r.paused;
   }
   if (!(r.script.empty_first && r.next == 0)) delta.text = "t" + std::to_string(r.next) + " ";
+  if (r.next < r.script.texts.size()) delta.text = r.script.texts[r.next];
   if (delta.text.size() < r.script.token_bytes)
     delta.text.append(r.script.token_bytes - delta.text.size(), 'x');
   delta.tokens = {static_cast<Token>(100 + r.next)};

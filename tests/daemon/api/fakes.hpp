@@ -27,6 +27,7 @@ struct Script {
   std::uint32_t tokens = 4;
   bool manual = false;                           // emits only when FakeBackend::emit is called
   bool empty_first = false;                      // the first token releases no text
+  std::vector<std::string> texts = {};           // of the first tokens, instead of "t<i> "
   std::size_t token_bytes = 0;                   // pad each token's text to so many bytes
   std::optional<std::uint32_t> fail_after = {};  // tokens of this attempt, echoed ones too, then `error`
   Error error{ErrorCode::worker_died, "The engine process died.", {}, {}};

@@ -342,6 +342,10 @@ TEST(StructuredOutput, JsonStandsBesideToolsThatTheModelMayCall) {
     const Error error = constraint_refusal(both, *refusal);
     EXPECT_EQ(error.param, "tools[0].function.parameters");
     EXPECT_TRUE(error.message.contains("/properties/p/pattern")) << error.message;
+    const Error of_both = constraint_refusal(both, {ErrorCode::unsupported_feature, "It is large.", {}, {}});
+    EXPECT_EQ(of_both.param, "tools");
+    EXPECT_TRUE(of_both.message.contains("'" + both.schema_places[0].field + "' and those of the tools"))
+        << of_both.message;
   }
   const Generate demanded = suited(R"("tool_choice":"required","guided_json":{"type":"integer"})");
   EXPECT_EQ(demanded.schema_places.size(), 1U);

@@ -14,6 +14,7 @@
 #include "backends/constrain/constraint.hpp"
 #include "backends/constrain/matcher.hpp"
 #include "backends/grammar/structural_tag.hpp"
+#include "daemon/api/calls/parser.hpp"
 #include "tests/backends/grammar/sampler.hpp"
 #include "tests/daemon/api/calls/parsed.hpp"
 #include "tests/harness/packed.hpp"
@@ -161,7 +162,8 @@ TEST_P(ConstrainedCallsOf, AnAnswerIsTheClientsJsonOrCalls) {
         set.strict = false;
         const Constraint format{Constraint::Kind::json_schema, test::packed(schema)};
         const auto made = call_constraint(set, form, {&format, "format"});
-        ASSERT_TRUE(made && *made) << made.error().message;
+        ASSERT_TRUE(made) << made.error().message;
+        ASSERT_TRUE(*made);
         const auto object = played(format);
         const grammar::Limits limits;
         grammar::Fuel fuel(limits.steps);
@@ -229,13 +231,27 @@ TEST(CallConstraint, JsonThatBeginsAsACallIsOne) {
   for (const CallFormat format : {CallFormat::json, CallFormat::llama3}) {
     EXPECT_EQ(calls_in(format, R"({"name": "now", "arguments": {"a": 1}})"), 1U);
     EXPECT_EQ(calls_in(format, R"({"name": "now", "parameters": {}, "more": 2})"), 1U);
-    for (const char* text : {R"({"name": "now"})", R"({"name": "now", "arguments": "a"})",
-                             R"({"name": "other", "arguments": {}})", R"({"arguments": {}, "name": "now"})",
-                             R"({"name": "now", "of": 1, "arguments": {}})", "{}", "[]"})
+    for (const char* text :
+         {R"({"name": "now"})", R"({"name": "now", "arguments": "a"})",
+          R"({"name": "other", "arguments": {}})", R"({"arguments": {}, "name": "now"})",
+          R"({"name": "now", "of": 1, "arguments": {}})", R"({"name": "nowhere", "arguments": {}})",
+          R"([{"name":"now","arguments":{}}])", R"([{"name":"now","arguments":{}}, 5])",
+          R"({"city": "Oslo"})", "{ }", "[ 1]", "{}", "[]"})
       EXPECT_EQ(calls_in(format, text), 0U) << text;
   }
   for (const CallFormat format : {CallFormat::hermes, CallFormat::granite, CallFormat::qwen3_coder})
     EXPECT_EQ(calls_in(format, R"({"name": "now", "arguments": {}})"), 0U) << text::to_string(format);
+}
+
+TEST(CallConstraint, JsonIsShownAsSoonAsItNamesNoTool) {
+  const auto set = std::make_shared<const ToolSet>(tools(ToolSet::Choice::automatic));
+  const auto parser = make_parser(set, {.calls = CallFormat::llama3}, "answer", true);
+  AnswerEvents events;
+  parser->begin_batch();
+  parser->parse(R"({"name": "nowh)", false, events);
+  Choice shown;
+  gather(shown, events);
+  EXPECT_EQ(shown.text, R"({"name": "nowh)");
 }
 
 TEST(CallConstraint, AnyObjectMayStandForCalls) {
