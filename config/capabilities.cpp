@@ -31,7 +31,9 @@ struct Row {
 constexpr std::array<Row, kFeatures> kRows{{
     {Feature::tools,
      "tools",
-     {Served::limit, "serves functions as tools, with every tool_choice, but not beside structured output"}},
+     {Served::limit,
+      "serves functions as tools, with every tool_choice, but beside structured output only where that is "
+      "JSON"}},
     {Feature::schema,
      "schema",
      {Served::limit,
@@ -65,9 +67,9 @@ static_assert([] {
   return true;
 }());
 
-constexpr Capability kNoTemplate{
-    Served::limit,
-    "tells such a model its tools in a system message, and does not serve them beside structured output"};
+constexpr Capability kNoTemplate{Served::limit,
+                                 "tells such a model its tools in a system message, and serves them beside "
+                                 "structured output only where that is JSON"};
 constexpr Capability kNoInfill{Served::no,
                                "cannot fill in between two texts with a model that has no infill tokens"};
 constexpr PerEngine kYes{Served::yes, ""};

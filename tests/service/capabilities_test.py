@@ -56,7 +56,7 @@ ASKS = {
 }
 # A request beyond the limit of a feature, and its error.
 BEYOND = {
-    "tools": (chat(tools=TOOLS, guided_json={"type": "object"}), "unsupported_feature"),
+    "tools": (chat(tools=TOOLS, guided_regex="[a-z]"), "unsupported_feature"),
     "context": ((COMPLETION, {"prompt": "word " * 20_000, "max_tokens": 2}), "context_length_exceeded"),
     "logprobs": (chat(logprobs=True, top_logprobs=21), "invalid_value"),
     "infill": ((COMPLETION, {"prompt": "a", "suffix": "b", "echo": True}), "unsupported_value"),
