@@ -77,8 +77,8 @@ using Codecs = std::span<const Codec* const>;
 // "application/json", parameters aside.
 bool has_type(std::string_view content_type, BodyType type) noexcept;
 std::string_view to_string(BodyType type) noexcept;
-// Clients that do not say the type of their JSON send this one: a form's (curl), plain text (fetch()), or none.
-// Any web page may send these without asking first (Fetch standard, section 2.2.2).
+// Clients that do not say the type of their JSON send this one: a form's (curl), plain text (fetch()), or
+// none. Any web page may send these without asking first (Fetch standard, section 2.2.2).
 bool is_type_unsaid(std::string_view content_type) noexcept;
 // The id in the path of a request to such a route, percent-decoded (RFC 3986, section 2.1). invalid_value for
 // a '%' without two hexadecimal digits.

@@ -188,7 +188,7 @@ class ManyClientsTest(unittest.TestCase):
             status, answer = chat(tools=tools + [outside], tool_choice="required", max_tokens=20)
             self.assertEqual(status, 400, answer)
             self.assertEqual(answer["error"]["code"], "unsupported_feature", answer)
-            self.assertEqual(answer["error"]["param"], "tools", answer)
+            self.assertEqual(answer["error"]["param"], "tools[400].function.parameters", answer)
             self.assertIn("/properties/place/$ref", answer["error"]["message"])
 
     def test_a_first_system_line_that_changes_leaves_the_prefix_cache_alone(self):

@@ -59,7 +59,7 @@ class JsonScanner {
   std::string_view literal_;   // its rest
 };
 
-// Whether the text is one JSON value, without white space around it.
+// The text is one JSON value, without white space around it.
 bool is_json(std::string_view text);
 
 // Decodes a JSON string, from the byte behind its opening quote on.

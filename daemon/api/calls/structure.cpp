@@ -273,7 +273,7 @@ class CallStructure {
     return tag;
   }
 
-  // Where no text stands around them. `json`, of harmony: the final message, which may stand for calls.
+  // No text stands around them. `json`, of harmony: the final message, which may stand for calls.
   void calls_alone(const JsonAnswer* json = nullptr) {
     if (row_.notation == Notation::harmony) {
       harmony_messages({&kHarmonyReasoning, 1});
@@ -293,7 +293,7 @@ class CallStructure {
     }
   }
 
-  // Of functionary, behind the prompt's ">>>", which begins text as it begins a call.
+  // Functionary v3.2 opens it as text, behind the prompt's ">>>", which begins calls, too.
   void json_alone(const JsonAnswer& json) {
     if (row_.format != CallFormat::functionary_v32) return answer_schema(json);
     out_.sequence([&] {

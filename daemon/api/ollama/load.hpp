@@ -15,7 +15,8 @@ namespace flyball::api::ollama {
 // {"model","created_at","response":"","done_reason":"load","done":true}.
 std::unique_ptr<AnswerWriter> load_writer(Writer::Shape shape);
 
-// keep_alive says that the model is to be unloaded: it is 0, as a number or as Go writes durations ("0", "0s").
+// keep_alive says that the model is to be unloaded: it is 0, as a number or as Go writes durations ("0",
+// "0s").
 bool is_zero(JsonView keep_alive);
 // The request without a prompt, as one to unload its model. missing_field: it names none.
 Result<UnloadModel> unload_of(Generate request, Writer::Shape shape);

@@ -119,8 +119,8 @@ class PublicTemplate {
   }
 
  private:
-  // Where the turn begins behind the prompt, which may say less or more about reasoning than the turn does; 0
-  // where they differ in more.
+  // The turn begins there, behind the prompt, which may say less or more about reasoning than the turn does; 0:
+  // they differ in more.
   static std::size_t begin_of_turn(std::string_view prompt, std::string_view whole, const AnswerForm& form) {
     if (whole.starts_with(prompt)) return prompt.size();
     std::size_t same = 0;
