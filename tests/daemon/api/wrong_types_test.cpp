@@ -40,7 +40,7 @@ struct Takes {
 };
 // Texts and numbers, flags, and what is the client's own.
 const std::vector<Takes> kOpenAiTakes{
-    {FieldOf::body, "model prompt stop", "s"},
+    {FieldOf::body, "model prompt suffix stop", "s"},
     {FieldOf::body, "parallel_tool_calls add_generation_prompt add_special_tokens add_special", "b"},
     {FieldOf::body, "chat_template_kwargs guided_json json_schema", "o"},
     {FieldOf::stream_options, "include_usage", "b"},
@@ -77,7 +77,7 @@ const std::vector<Takes> kAnthropicTakes{
     {FieldOf::output_format, "schema", "o"},
 };
 const std::vector<Takes> kOllamaTakes{
-    {FieldOf::body, "model prompt system", "s"},
+    {FieldOf::body, "model prompt suffix system", "s"},
     {FieldOf::body, "think raw", "b"},
     {FieldOf::options, "penalize_newline", "b"},
     {FieldOf::body, "format", "o"},
