@@ -192,7 +192,6 @@ TEST(OllamaRequest, Texts) {
   EXPECT_EQ(error_of(kGenerate, R"({"prompt":7})").param, "prompt");
   EXPECT_EQ(error_of(kGenerate, text_with(R"(,"raw":"yes")")).param, "raw");
   EXPECT_EQ(error_of(kChat, R"({"messages":{}})").param, "messages");
-  EXPECT_EQ(error_of(kChat, R"({"model":"m"})").code, ErrorCode::missing_field);
   EXPECT_EQ(error_of(kChat, "[]").code, ErrorCode::invalid_value);
 }
 
@@ -405,7 +404,7 @@ TEST(OllamaRequest, WithoutAPromptAsksForALoad) {
   for (const auto& [endpoint, body] :
        {std::pair(kGenerate, R"({"model":"m"})"), std::pair(kGenerate, R"({"model":"m","prompt":""})"),
         std::pair(kGenerate, R"({"model":"m","prompt":"","raw":true,"format":"json","stream":true})"),
-        std::pair(kChat, R"({"model":"m","messages":[]})")}) {
+        std::pair(kChat, R"({"model":"m"})"), std::pair(kChat, R"({"model":"m","messages":[]})")}) {
     const auto out = read(endpoint, body);
     ASSERT_TRUE(out) << body << ": " << out.error().message;
     EXPECT_EQ(out->base.wanted, Wanted::prompt_tokens) << body;
@@ -415,7 +414,8 @@ TEST(OllamaRequest, WithoutAPromptAsksForALoad) {
     EXPECT_EQ(std::get<TextPrompt>(out->prompts[0]).text, "");
     EXPECT_FALSE(std::get<TextPrompt>(out->prompts[0]).add_special);
   }
-  EXPECT_EQ(error_of(kChat, R"({"model":"m"})").code, ErrorCode::missing_field);
+  EXPECT_EQ(error_of(kChat, R"({"model":"m","mesages":[]})").code, ErrorCode::missing_field);
+  EXPECT_EQ(error_of(kChat, R"({"model":"m","messages":[],"tools":7})").param, "tools");
   const auto misspelt = read(kGenerate, R"({"model":"m","promt":"Hi"})");
   ASSERT_TRUE(misspelt && misspelt->unknown.refusal()) << "it must not load in silence";
 }
