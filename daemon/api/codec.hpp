@@ -96,7 +96,7 @@ struct RouteMatch {
   const Codec* nearest = nullptr;  // and the codec whose clients ask for such paths; nullptr: none
 };
 // The route of a request by its head. GET routes take HEAD too. A path with slashes to spare is that of an
-// app's route where no route has it as it stands.
+// app's or an open route where no route has it as it stands.
 RouteMatch find_route(Codecs codecs, const http::Request& head);
 
 }  // namespace flyball::api

@@ -11,6 +11,7 @@
 
 #include "backends/call_markers.hpp"
 #include "backends/grammar/fuel.hpp"
+#include "backends/grammar/schema_document.hpp"
 #include "config/name_list.hpp"
 #include "daemon/api/calls/format_table.hpp"
 #include "daemon/api/calls/parameter_value.hpp"
@@ -83,18 +84,6 @@ std::size_t bytes_of_definitions(JsonView parameters) {
   std::size_t out = 0;
   for (const std::string_view key : {"$defs", "definitions"})
     if (const JsonView all = parameters.find(key)) out += all.bytes().size();
-  return out;
-}
-
-// A member's name in a JSON pointer.
-std::string pointer_token(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    if (c == '~' || c == '/')
-      out += c == '~' ? "~0" : "~1";
-    else
-      out += c;
-  }
   return out;
 }
 
@@ -632,7 +621,7 @@ class CallStructure {
             },
             end);
       } else {
-        schemas_.push_back({tool.place, "/properties/" + pointer_token(parameter.name)});
+        schemas_.push_back({tool.place, grammar::Pointer().child("properties").child(parameter.name).text()});
         out_.tag(
             begin, [&] { out_.json_schema([&] { property_schema(tool, parameter.schema); }); }, end);
       }

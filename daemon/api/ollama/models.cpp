@@ -18,7 +18,7 @@ namespace {
 // template has a place for them, LiteLLM among them.
 constexpr std::string_view kTemplate = "{{ .System }}{{ .Tools }}{{ .Prompt }}";
 // Continue sends `suffix` to a model whose template has a place for one, and raw prompts to others.
-constexpr std::string_view kInfillTemplate = "{{ .System }}{{ .Tools }}{{ .Prompt }}{{ .Suffix }}";
+constexpr std::string_view kInfillPart = "{{ .Suffix }}";
 
 // "3.2B", "361.8M", "24K".
 std::string size_of(std::uint64_t parameters) {
@@ -108,7 +108,7 @@ http::Response ps_answer(std::span<const ListedModel> models, std::int64_t creat
 http::Response show_answer(const ListedModel& model, std::int64_t created) {
   std::string body = R"({"modelfile":"","parameters":"")";
   const bool infills = model.traits.infills == true;
-  append_member(body, "template", infills ? kInfillTemplate : kTemplate);
+  append_member(body, "template", std::string(kTemplate).append(infills ? kInfillPart : ""));
   body.append(R"(,"details":)");
   append_details(body, model.file);
   body.append(R"(,"model_info":{)");
