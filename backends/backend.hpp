@@ -49,6 +49,7 @@ struct TokenPrompt {
 struct InfillPrompt {
   std::string before;
   std::shared_ptr<const std::string> after;  // not null; the prompts of a batch share it
+  std::size_t bytes() const noexcept { return before.size() + after->size(); }
 };
 using Prompt = std::variant<ChatPrompt, TextPrompt, TokenPrompt, InfillPrompt>;
 

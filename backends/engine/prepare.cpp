@@ -133,8 +133,7 @@ Result<std::vector<Token>> encode_infill(const InfillPrompt& prompt, const TextM
   const text::TokenBound& bound = model.tokenizer->bound();
   if (const std::uint64_t least = bound.least(prompt.before) + bound.least(*prompt.after) + marks;
       least > most)
-    return too_many_bytes(std::to_string(prompt.before.size() + prompt.after->size()), least, model,
-                          "prompt");
+    return too_many_bytes(std::to_string(prompt.bytes()), least, model, "prompt");
   std::vector<Token> out;
   if (model.adds_bos) out.push_back(*model.tokenizer->bos());
   out.push_back(infill->prefix);
@@ -268,15 +267,14 @@ Result<void> check_request(const CompletionRequest& request, const TextModel& mo
     return check_bytes(text->text.size(), model, "prompt");
   if (const auto* infill = std::get_if<InfillPrompt>(&request.prompt)) {
     if (const auto tokens = infill_tokens(model); !tokens) return pass(tokens);
-    return check_bytes(infill->before.size() + infill->after->size(), model, "prompt");
+    return check_bytes(infill->bytes(), model, "prompt");
   }
   return {};  // a template may leave out any part of a chat
 }
 
 std::size_t text_bytes(const Prompt& prompt) noexcept {
   if (const auto* text = std::get_if<TextPrompt>(&prompt)) return text->text.size();
-  if (const auto* infill = std::get_if<InfillPrompt>(&prompt))
-    return infill->before.size() + infill->after->size();
+  if (const auto* infill = std::get_if<InfillPrompt>(&prompt)) return infill->bytes();
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt))
     return chat->messages.bytes().size() + chat->tools.bytes().size() + chat->template_args.bytes().size();
   return 0;

@@ -14,8 +14,7 @@ std::uint64_t estimated_tokens(const Prompt& prompt) noexcept {
   if (const auto* text = std::get_if<TextPrompt>(&prompt))
     return text->text.size() / PromptTokens::kBytesPerToken + 1;
   if (const auto* infill = std::get_if<InfillPrompt>(&prompt))
-    return (infill->before.size() + infill->after->size()) / PromptTokens::kBytesPerToken +
-           PromptTokens::kTemplateTokens;
+    return infill->bytes() / PromptTokens::kBytesPerToken + PromptTokens::kTemplateTokens;
   return std::get<TokenPrompt>(prompt).tokens.size();
 }
 

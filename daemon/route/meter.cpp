@@ -11,8 +11,7 @@ constexpr std::uint64_t kMarks = 8, kTemplateTokens = 1024;
 std::uint64_t most_tokens(const Prompt& prompt) noexcept {
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return predict::bytes_of(*chat) + kTemplateTokens;
   if (const auto* text = std::get_if<TextPrompt>(&prompt)) return text->text.size() + kMarks;
-  if (const auto* infill = std::get_if<InfillPrompt>(&prompt))
-    return infill->before.size() + infill->after->size() + kMarks;
+  if (const auto* infill = std::get_if<InfillPrompt>(&prompt)) return infill->bytes() + kMarks;
   return std::get<TokenPrompt>(prompt).tokens.size();
 }
 
