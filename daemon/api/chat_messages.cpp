@@ -2,7 +2,6 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "daemon/api/field_error.hpp"
@@ -97,13 +96,12 @@ Result<ChatHistory> read_chat_messages(JsonView messages, const FieldTable& tabl
   return history;
 }
 
-Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints endpoints,
-                              UnknownFields& unknown) {
+Result<DeclaredTools> read_tools(JsonView tools, const FieldTable& table, Endpoints endpoints,
+                                 UnknownFields& unknown) {
   if (!tools.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
-  std::unordered_set<std::string_view> names;
-  std::size_t i = 0;
+  DeclaredTools out;
   for (const auto& [key, tool] : tools.members()) {
-    const std::string place = "tools[" + std::to_string(i++) + "]";
+    const std::string place = "tools[" + std::to_string(out.all().size()) + "]";
     const JsonView type = tool.is_object() ? tool.find("type") : JsonView();
     if (!type.is_string())
       return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
@@ -115,7 +113,7 @@ Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints
     const std::string_view name = function.find("name").text();
     if (!is_tool_name(name))
       return field_error(ErrorCode::invalid_value, place + ".function.name", std::string(kToolNameRule));
-    if (!names.insert(name).second)
+    if (!out.add(name))
       return field_error(ErrorCode::invalid_value, place + ".function.name",
                          "is the name of an earlier tool");
     if (const JsonView description = function.member("description"); description && !description.is_string())
@@ -128,8 +126,8 @@ Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints
       ok = check_members(function, table, FieldOf::tool_function, endpoints, place + ".function", unknown);
     if (!ok) return pass(ok);
   }
-  if (tools.size() == 0) return PackedJson();
-  return for_template(tools, table, endpoints);
+  if (!out.empty()) out.json = for_template(tools, table, endpoints);
+  return out;
 }
 
 }  // namespace flyball::api

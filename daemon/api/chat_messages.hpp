@@ -5,6 +5,7 @@
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
 #include "daemon/api/chat_history.hpp"
+#include "daemon/api/declared_tools.hpp"
 #include "daemon/api/field_table.hpp"
 #include "daemon/api/operation.hpp"
 
@@ -16,8 +17,8 @@ namespace flyball::api {
 Result<ChatHistory> read_chat_messages(JsonView messages, const FieldTable& table, Endpoints endpoints,
                                        UnknownFields& unknown);
 // `tools`: an array of {"type":"function","function":{"name":...}}, each name once, of at most 128 letters,
-// digits and "_.:/-". What comes out is for the model's template, and has no `strict`.
-Result<PackedJson> read_tools(JsonView tools, const FieldTable& table, Endpoints endpoints,
-                              UnknownFields& unknown);
+// digits and "_.:/-". Their JSON is for the model's template, and has no `strict`. None of them is strict.
+Result<DeclaredTools> read_tools(JsonView tools, const FieldTable& table, Endpoints endpoints,
+                                 UnknownFields& unknown);
 
 }  // namespace flyball::api

@@ -1,12 +1,12 @@
 #include "daemon/api/anthropic/tools.hpp"
 
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "config/name_list.hpp"
 #include "daemon/api/anthropic/field_table.hpp"
+#include "daemon/api/declared_tools.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/json_rewriter.hpp"
 
@@ -22,8 +22,8 @@ Result<bool> read_flag(JsonView object, std::string_view name, const std::string
 }
 
 // Appends the tool in the form of every API.
-Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& unknown, ToolSet& set,
-                       JsonRewriter& out, std::set<std::string_view>& names) {
+Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& unknown,
+                       DeclaredTools& declared, JsonRewriter& out) {
   if (!tool.is_object()) return field_error(ErrorCode::invalid_value, place, "must be an object");
   if (const JsonView type = tool.member("type"); type && !(type.is_string() && type.text() == "custom"))
     return field_error(ErrorCode::unsupported_value, place + ".type",
@@ -36,7 +36,7 @@ Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& u
   if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
   if (!name.is_string() || !is_tool_name(name.text()))
     return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
-  if (!names.insert(name.text()).second)
+  if (declared.find(name.text()))
     return field_error(ErrorCode::invalid_value, place + ".name",
                        "is " + config::quoted(name.text()) + ", which is another tool's name");
   if (description && !description.is_string())
@@ -46,55 +46,43 @@ Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& u
     return field_error(ErrorCode::invalid_value, place + ".input_schema", "must be a JSON schema, an object");
   const auto strict = read_flag(tool, "strict", place);
   if (!strict) return pass(strict);
-  set.strict = set.strict || *strict;
-
-  out.open(JsonKind::object);
-  out.key("type");
-  out.string("function");
-  out.key("function");
-  out.open(JsonKind::object);
-  out.key("name");
-  out.value(name);
-  if (description) {
-    out.key("description");
-    out.value(description);
-  }
-  out.key("parameters");
-  out.value(schema);
-  out.close();
-  out.close();
+  declared.add(name.text(), *strict);
+  write_tool(out, name, description, schema);
   return {};
 }
 
-Result<void> read_choice(JsonView choice, UnknownFields& unknown, ToolSet& set,
-                         const std::set<std::string_view>& names) {
-  if (!choice) return {};
+// `tool_choice`, which has what OpenAI's `parallel_tool_calls` says, too.
+Result<ToolChoice> read_choice(JsonView choice, UnknownFields& unknown, const DeclaredTools& declared) {
+  ToolChoice out;
+  if (!choice) return out;
   const JsonView type = choice.is_object() ? choice.find("type") : JsonView();
   if (!type.is_string())
     return field_error(ErrorCode::invalid_value, "tool_choice", "must be an object with a 'type'");
   if (auto ok = check_members(choice, field_table(), FieldOf::tool_choice, kBoth, "tool_choice", unknown);
       !ok)
-    return ok;
+    return pass(ok);
   if (type.text() == "none")
-    set.choice = ToolSet::Choice::none;
+    out.choice = ToolSet::Choice::none;
   else if (type.text() == "any" || type.text() == "tool")
-    set.choice = ToolSet::Choice::required;
+    out.choice = ToolSet::Choice::required;
   else if (type.text() != "auto")
     return field_error(ErrorCode::invalid_value, "tool_choice.type", "must be auto, any, tool or none");
   const auto alone = read_flag(choice, "disable_parallel_tool_use", "tool_choice");
   if (!alone) return pass(alone);
-  set.parallel = !*alone;
+  out.parallel = !*alone;
   if (type.text() == "tool") {
     const JsonView name = choice.member("name");
     if (!name) return field_error(ErrorCode::missing_field, "tool_choice.name", "is required");
     if (!name.is_string())
       return field_error(ErrorCode::invalid_value, "tool_choice.name", "must be a string");
-    if (!names.contains(name.text()))
+    if (!declared.find(name.text()))
       return field_error(ErrorCode::invalid_value, "tool_choice.name",
                          "is " + config::quoted(name.text()) + ", which is none of 'tools'");
-    set.named = name.text();
+    out.named = name.text();
   }
-  return {};
+  if (lacks_demanded_tools(declared, out))
+    return field_error(ErrorCode::invalid_value, "tool_choice", "asks for a call, and there are no 'tools'");
+  return out;
 }
 
 }  // namespace
@@ -102,27 +90,19 @@ Result<void> read_choice(JsonView choice, UnknownFields& unknown, ToolSet& set,
 Result<std::shared_ptr<const ToolSet>> read_tool_set(const Fields& body, UnknownFields& unknown) {
   const JsonView tools = body.member("tools");
   if (tools && !tools.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
-  auto set = std::make_shared<ToolSet>();
-  set->schema_member = "input_schema";
-  std::set<std::string_view> names;
+  DeclaredTools declared;
   JsonRewriter out(tools ? tools.bytes().size() : 0);
   out.open(JsonKind::array);
   if (tools)
     for (const auto& [key, tool] : tools.members()) {
-      const std::string place = "tools[" + std::to_string(names.size()) + "]";
-      if (auto ok = read_tool(tool, place, unknown, *set, out, names); !ok) return pass(ok);
+      const std::string place = "tools[" + std::to_string(declared.all().size()) + "]";
+      if (auto ok = read_tool(tool, place, unknown, declared, out); !ok) return pass(ok);
     }
   out.close();
-  if (auto ok = read_choice(body.member("tool_choice"), unknown, *set, names); !ok) return pass(ok);
-  if (names.empty()) {
-    if (set->choice == ToolSet::Choice::required)
-      return field_error(ErrorCode::invalid_value, "tool_choice",
-                         "asks for a call, and there are no 'tools'");
-    return nullptr;
-  }
-  if (set->choice == ToolSet::Choice::none) return nullptr;
-  set->tools = out.take();
-  return set;
+  declared.json = out.take();
+  const auto choice = read_choice(body.member("tool_choice"), unknown, declared);
+  if (!choice) return pass(choice);
+  return choose_tools(std::move(declared), *choice, "input_schema");
 }
 
 }  // namespace flyball::api::anthropic

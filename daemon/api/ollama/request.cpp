@@ -170,20 +170,22 @@ Result<Generate> parse_chat(JsonView document) {
   if (auto ok = read_settings(body, out); !ok) return pass(ok);
   const JsonView messages = body.member("messages");
   if (!messages && out.unknown.refusal()) return missing("messages", out.unknown);
-  ChatPrompt prompt;
+  DeclaredTools declared;
   if (const JsonView given = body.member("tools")) {
     auto tools = read_tools(given, field_table(), kChat, out.unknown);
     if (!tools) return pass(tools);
-    prompt.tools = std::move(*tools);
+    declared = std::move(*tools);
   }
   if (!messages || (messages.is_array() && messages.size() == 0))
     return load_of(std::move(out), Writer::Shape::chat);
   auto history = read_chat_messages(messages, field_table(), kChat, out.unknown);
   if (!history) return pass(history);
+  ChatPrompt prompt;
   prompt.messages = std::move(history->messages);
   if (!history->note.empty()) out.note += (out.note.empty() ? "" : " ") + history->note;
-  out.has_tools = !prompt.tools.empty();
-  if (out.has_tools) out.tools = std::make_shared<ToolSet>(ToolSet{.tools = prompt.tools});
+  out.tools = choose_tools(std::move(declared), {}, "function.parameters");
+  out.has_tools = out.tools != nullptr;
+  if (out.tools) prompt.tools = out.tools->tools;
   if (auto ok = calls::check_constraint(out); !ok) return pass(ok);
   tell_think(body, prompt);
   calls::read_calls(out);

@@ -2,27 +2,16 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "config/name_list.hpp"
+#include "daemon/api/declared_tools.hpp"
 #include "daemon/api/field_error.hpp"
 #include "daemon/api/json_rewriter.hpp"
 #include "daemon/api/openai/responses_fields.hpp"
 
 namespace flyball::api::openai::responses {
 namespace {
-
-struct Tool {
-  JsonView json;
-  std::string_view name;
-  bool is_strict = false;
-  bool is_allowed = true;
-};
-struct Tools {
-  std::vector<Tool> all;
-  std::unordered_map<std::string_view, std::size_t> by_name;  // places in `all`
-};
 
 std::unexpected<Error> no_function(std::string_view type, const std::string& place) {
   return field_error(ErrorCode::unsupported_feature, place + ".type",
@@ -31,7 +20,9 @@ std::unexpected<Error> no_function(std::string_view type, const std::string& pla
                          "runs");
 }
 
-Result<Tool> read_tool(JsonView json, const std::string& place, UnknownFields& unknown) {
+// Appends the tool in the form of every API.
+Result<void> read_tool(JsonView json, const std::string& place, UnknownFields& unknown,
+                       DeclaredTools& declared, JsonRewriter& out) {
   const JsonView type = json.is_object() ? json.find("type") : JsonView();
   if (!type.is_string())
     return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
@@ -49,27 +40,30 @@ Result<Tool> read_tool(JsonView json, const std::string& place, UnknownFields& u
     return field_error(ErrorCode::invalid_value, place + ".parameters", "must be a JSON schema, an object");
   if (strict && !strict.is_boolean())
     return field_error(ErrorCode::invalid_value, place + ".strict", "must be a boolean");
-  return Tool{json, name.text(), strict && strict.as_bool()};
+  if (!declared.add(name.text(), strict && strict.as_bool()))
+    return field_error(ErrorCode::invalid_value, place + ".name",
+                       "is " + config::quoted(name.text()) + ", which is another tool's name");
+  write_tool(out, name, description, parameters);
+  return {};
 }
 
-Result<Tools> read_list(JsonView list, UnknownFields& unknown) {
-  Tools out;
+Result<DeclaredTools> read_list(JsonView list, UnknownFields& unknown) {
+  DeclaredTools out;
   if (!list) return out;
   if (!list.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
+  JsonRewriter written(list.bytes().size());
+  written.open(JsonKind::array);
   for (const auto& [key, json] : list.members()) {
-    const std::string place = "tools[" + std::to_string(out.all.size()) + "]";
-    auto tool = read_tool(json, place, unknown);
-    if (!tool) return pass(tool);
-    if (!out.by_name.emplace(tool->name, out.all.size()).second)
-      return field_error(ErrorCode::invalid_value, place + ".name",
-                         "is " + config::quoted(tool->name) + ", which is another tool's name");
-    out.all.push_back(*tool);
+    const std::string place = "tools[" + std::to_string(out.all().size()) + "]";
+    if (auto ok = read_tool(json, place, unknown, out, written); !ok) return pass(ok);
   }
+  written.close();
+  out.json = written.take();
   return out;
 }
 
-// The tool of {"type": "function", "name"}.
-Result<Tool*> find_tool(JsonView wanted, const std::string& place, Tools& tools) {
+// The index of the tool of {"type": "function", "name"}.
+Result<std::size_t> find_tool(JsonView wanted, const std::string& place, const DeclaredTools& declared) {
   const JsonView type = wanted.is_object() ? wanted.find("type") : JsonView();
   if (!type.is_string())
     return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
@@ -77,41 +71,43 @@ Result<Tool*> find_tool(JsonView wanted, const std::string& place, Tools& tools)
   const JsonView name = wanted.member("name");
   if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
   if (!name.is_string()) return field_error(ErrorCode::invalid_value, place + ".name", "must be a string");
-  const auto found = tools.by_name.find(name.text());
-  if (found == tools.by_name.end())
+  const auto found = declared.find(name.text());
+  if (!found)
     return field_error(ErrorCode::invalid_value, place + ".name",
                        "is " + config::quoted(name.text()) + ", which is none of 'tools'");
-  return &tools.all[found->second];
+  return *found;
 }
 
 // {"type": "allowed_tools", "mode": "auto" or "required", "tools": [...]}.
-Result<void> read_allowed(JsonView choice, Tools& tools, ToolSet& set, UnknownFields& unknown) {
+Result<void> read_allowed(JsonView choice, const DeclaredTools& declared, ToolChoice& out,
+                          UnknownFields& unknown) {
   const JsonView mode = choice.member("mode"), list = choice.member("tools");
   if (!mode.is_string() || (mode.text() != "auto" && mode.text() != "required"))
     return field_error(ErrorCode::invalid_value, "tool_choice.mode", "must be auto or required");
   if (!list.is_array() || list.size() == 0)
     return field_error(ErrorCode::invalid_value, "tool_choice.tools",
                        "must be an array with at least one tool");
-  for (Tool& tool : tools.all) tool.is_allowed = false;
+  out.allowed.assign(declared.all().size(), false);
   std::size_t i = 0;
   for (const auto& [key, wanted] : list.members()) {
     const std::string place = "tool_choice.tools[" + std::to_string(i++) + "]";
-    auto tool = find_tool(wanted, place, tools);
+    auto tool = find_tool(wanted, place, declared);
     if (!tool) return pass(tool);
     if (auto ok = check_members(wanted, field_table(), FieldOf::allowed_tool, kCreate, place, unknown); !ok)
       return ok;
-    (*tool)->is_allowed = true;
+    out.allowed[*tool] = true;
   }
-  if (mode.text() == "required") set.choice = ToolSet::Choice::required;
+  if (mode.text() == "required") out.choice = ToolSet::Choice::required;
   return {};
 }
 
-Result<void> read_choice(JsonView choice, Tools& tools, ToolSet& set, UnknownFields& unknown) {
+Result<void> read_choice(JsonView choice, const DeclaredTools& declared, ToolChoice& out,
+                         UnknownFields& unknown) {
   if (choice.is_string()) {
     if (choice.text() == "none")
-      set.choice = ToolSet::Choice::none;
+      out.choice = ToolSet::Choice::none;
     else if (choice.text() == "required")
-      set.choice = ToolSet::Choice::required;
+      out.choice = ToolSet::Choice::required;
     else if (choice.text() != "auto")
       return field_error(ErrorCode::invalid_value, "tool_choice",
                          "must be none, auto, required or an object");
@@ -123,62 +119,34 @@ Result<void> read_choice(JsonView choice, Tools& tools, ToolSet& set, UnknownFie
     if (auto ok = check_members(choice, field_table(), FieldOf::tool_choice, kCreate, "tool_choice", unknown);
         !ok)
       return ok;
-    if (type.text() == "allowed_tools") return read_allowed(choice, tools, set, unknown);
-    auto tool = find_tool(choice, "tool_choice", tools);
+    if (type.text() == "allowed_tools") return read_allowed(choice, declared, out, unknown);
+    auto tool = find_tool(choice, "tool_choice", declared);
     if (!tool) return pass(tool);
-    set.choice = ToolSet::Choice::required;
-    set.named = (*tool)->name;
+    out.choice = ToolSet::Choice::required;
+    out.named = declared.all()[*tool].name;
   }
-  if (set.choice == ToolSet::Choice::required && tools.all.empty())
+  if (lacks_demanded_tools(declared, out))
     return field_error(ErrorCode::invalid_value, "tool_choice", "demands a call, and there are no 'tools'");
   return {};
-}
-
-// In the form of every API.
-void write_tool(JsonView tool, JsonRewriter& out) {
-  out.open(JsonKind::object);
-  out.key("type");
-  out.string("function");
-  out.key("function");
-  out.open(JsonKind::object);
-  for (const std::string_view name : {"name", "description", "parameters"})
-    if (const JsonView value = tool.member(name)) {
-      out.key(name);
-      out.value(value);
-    }
-  out.close();
-  out.close();
 }
 
 }  // namespace
 
 Result<ReadTools> read_tools(const Fields& body, UnknownFields& unknown) {
-  const JsonView list = body.member("tools"), choice = body.member("tool_choice"),
-                 parallel = body.member("parallel_tool_calls");
-  auto tools = read_list(list, unknown);
-  if (!tools) return pass(tools);
-  auto set = std::make_shared<ToolSet>();
-  set->schema_member = "parameters";
+  const JsonView choice = body.member("tool_choice"), parallel = body.member("parallel_tool_calls");
+  auto declared = read_list(body.member("tools"), unknown);
+  if (!declared) return pass(declared);
+  ToolChoice wish;
   if (choice)
-    if (auto ok = read_choice(choice, *tools, *set, unknown); !ok) return pass(ok);
+    if (auto ok = read_choice(choice, *declared, wish, unknown); !ok) return pass(ok);
   if (parallel && !parallel.is_boolean())
     return field_error(ErrorCode::invalid_value, "parallel_tool_calls", "must be a boolean");
+  wish.parallel = !parallel || parallel.as_bool();
   ReadTools out;
-  out.parallel = set->parallel = !parallel || parallel.as_bool();
-  if (tools->all.empty() || set->choice == ToolSet::Choice::none) return out;
-  JsonRewriter written(list.bytes().size());
-  written.open(JsonKind::array);
-  for (std::size_t i = 0; i < tools->all.size(); ++i) {
-    const Tool& tool = tools->all[i];
-    if (!tool.is_allowed) continue;
-    write_tool(tool.json, written);
-    set->positions.push_back(i);
-    out.strict.push_back(tool.is_strict);
-    set->strict = set->strict || tool.is_strict;
-  }
-  written.close();
-  set->tools = written.take();
-  out.set = std::move(set);
+  out.parallel = wish.parallel;
+  for (std::size_t i = 0; i < declared->all().size(); ++i)
+    if (wish.allowed.empty() || wish.allowed[i]) out.strict.push_back(declared->all()[i].strict);
+  out.set = choose_tools(*std::move(declared), wish, "parameters");
   return out;
 }
 

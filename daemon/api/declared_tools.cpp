@@ -1,0 +1,67 @@
+#include "daemon/api/declared_tools.hpp"
+
+#include <string>
+#include <utility>
+
+namespace flyball::api {
+
+bool DeclaredTools::add(std::string_view name, bool strict) {
+  if (!places_.emplace(name, tools_.size()).second) return false;
+  tools_.push_back({name, strict});
+  return true;
+}
+
+std::optional<std::size_t> DeclaredTools::find(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::shared_ptr<const ToolSet> choose_tools(DeclaredTools declared, const ToolChoice& choice,
+                                            std::string_view schema_member) {
+  if (declared.empty() || choice.choice == ToolSet::Choice::none) return nullptr;
+  auto out = std::make_shared<ToolSet>();
+  out->choice = choice.choice;
+  out->named = choice.named;
+  out->parallel = choice.parallel;
+  out->schema_member = schema_member;
+  const auto is_allowed = [&](std::size_t index) { return choice.allowed.empty() || choice.allowed[index]; };
+  for (std::size_t i = 0; i < declared.all().size(); ++i)
+    out->strict = out->strict || (declared.all()[i].strict && is_allowed(i));
+  if (choice.allowed.empty()) {
+    out->tools = std::move(declared.json);
+    return out;
+  }
+  JsonRewriter kept(declared.json.bytes().size());
+  kept.open(JsonKind::array);
+  std::size_t i = 0;
+  for (const auto& [key, tool] : declared.json.view().members()) {
+    const std::size_t index = i++;
+    if (!is_allowed(index)) continue;
+    kept.value(tool);
+    out->positions.push_back(index);
+  }
+  kept.close();
+  out->tools = kept.take();
+  return out;
+}
+
+void write_tool(JsonRewriter& out, JsonView name, JsonView description, JsonView parameters) {
+  out.open(JsonKind::object);
+  out.key("type");
+  out.string("function");
+  out.key("function");
+  out.open(JsonKind::object);
+  const auto member = [&](std::string_view key, JsonView value) {
+    if (!value) return;
+    out.key(key);
+    out.value(value);
+  };
+  member("name", name);
+  member("description", description);
+  member("parameters", parameters);
+  out.close();
+  out.close();
+}
+
+}  // namespace flyball::api
