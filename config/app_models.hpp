@@ -1,4 +1,4 @@
-// Which models of config.yaml an app's manifest opens to it.
+// The models of config.yaml by the names that clients write, and those that an app's manifest opens to it.
 #pragma once
 
 #include <span>
@@ -14,8 +14,13 @@ inline constexpr std::string_view kDefaultTag = ":latest";
 
 // By its id or an alias.
 bool is_called(const ModelEntry& model, std::string_view name);
-// `name` without the default tag, unless one of `models` is called by the whole of it. A view of `name`.
-std::string_view without_default_tag(std::span<const ModelEntry> models, std::string_view name);
+struct NamedModel {
+  const ModelEntry* entry = nullptr;  // nullptr: there is none
+  // As the client wrote it, without the default tag unless a model is called by the whole; a view of that.
+  std::string_view name = {};
+};
+// The model that a client means, by id or alias, either with the default tag or without.
+NamedModel named_model(std::span<const ModelEntry> models, std::string_view name);
 // A manifest names models by either, or none for all.
 bool may_use(const AppManifest& app, const ModelEntry& model);
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "config/app_models.hpp"
 #include "daemon/api/answer_share.hpp"
 #include "daemon/api/request_ids.hpp"
 #include "daemon/api/slo_fields.hpp"
@@ -115,13 +114,15 @@ void Generation::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
   if (const auto known = check_fields(app, request.unknown); !known)
     return responder_.answer(call, pass(known));
-  auto model = call.state->apps.model_for(app, request.model);
-  if (!model) return responder_.answer(call, pass(model));
-  const BackendInfo* const file = call.state->settings->file_of(**model);
+  const auto named = call.state->apps.model_for(app, request.model);
+  if (!named) return responder_.answer(call, pass(named));
+  request.named = named->name;
+  const config::ModelEntry& model = *named->entry;
+  const BackendInfo* const file = call.state->settings->file_of(model);
   if (suited_bytes(request) > kParsedOnLoop && !suits_any_model(request, file))
-    return off_loop_.begin(std::make_shared<Suiting>(*this, call, std::move(request), **model, file));
+    return off_loop_.begin(std::make_shared<Suiting>(*this, call, std::move(request), model, file));
   if (const auto suited = suit_to_model(request, file); !suited) return responder_.answer(call, pass(suited));
-  admit(call, std::move(request), **model, file);
+  admit(call, std::move(request), model, file);
 }
 
 void Generation::admit(const Call& call, Generate request, const config::ModelEntry& model,
@@ -131,7 +132,6 @@ void Generation::admit(const Call& call, Generate request, const config::ModelEn
   if (!max_tokens) return responder_.answer(call, pass(max_tokens));
   request.base.max_tokens = *max_tokens;  // the traits have the same
   route::RequestTraits traits = traits_of(request);
-  traits.model_as_asked = config::without_default_tag(call.state->settings->config.models, request.model);
   if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
     return responder_.answer(call, pass(read));
   if (!request.seeded) request.base.sampling.seed = seeds_();

@@ -45,8 +45,8 @@ void ModelOperations::run(const Call& call, ShowModel operation) {
   auto model = call.state->apps.model_for(*call.app, operation.name);
   if (!model) return responder_.answer(call, pass(model));
   const ModelsSeen seen = service_.models_seen(*call.state);
-  const std::string& id = (*model)->id;
-  responder_.answer(call, operation.answer(listed(*call.state, **model, unavailable_models(seen)[id],
+  const std::string& id = model->entry->id;
+  responder_.answer(call, operation.answer(listed(*call.state, *model->entry, unavailable_models(seen)[id],
                                                   loaded_digests(seen)[id]),
                                            started_));
 }
@@ -59,10 +59,8 @@ void ModelOperations::run(const Call& call, ListEngines) {
 Result<const config::ModelEntry*> ModelOperations::model_and_engine(const std::string& model,
                                                                     const std::string& engine) {
   const std::vector<config::ModelEntry>& models = service_.in_force->settings->config.models;
-  const std::string_view plain = config::without_default_tag(models, model);
-  const auto found =
-      std::ranges::find_if(models, [&](const config::ModelEntry& m) { return config::is_called(m, plain); });
-  if (found == models.end()) {
+  const config::ModelEntry* const found = config::named_model(models, model).entry;
+  if (found == nullptr) {
     std::vector<std::string_view> known;
     for (const config::ModelEntry& one : models) known.push_back(one.id);
     return fail(ErrorCode::model_not_found, "There is no model " + config::not_among(model, known) + ".",
@@ -74,7 +72,7 @@ Result<const config::ModelEntry*> ModelOperations::model_and_engine(const std::s
         ErrorCode::invalid_value,
         "This machine has no engine " + config::not_among(engine, {engines.begin(), engines.end()}) + ".",
         "engine");
-  return &*found;
+  return found;
 }
 
 void ModelOperations::run(const Call& call, LoadModel operation) {

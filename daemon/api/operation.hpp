@@ -102,6 +102,7 @@ struct Generate {
 
   Kind kind = Kind::chat;
   std::string model;                    // as the client wrote it; "" if absent
+  std::string named;                    // NamedModel::name of that, once the model is known
   std::optional<StreamFraming> stream;  // nullopt: one document
   bool seeded = false;                  // the client gave a seed
   bool has_tools = false, wants_json = false;

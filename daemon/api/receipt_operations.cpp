@@ -6,7 +6,6 @@
 
 #include <boost/asio/post.hpp>
 
-#include "config/app_models.hpp"
 #include "daemon/api/slo_fields.hpp"
 #include "daemon/api/views.hpp"
 #include "policy/fact_json.hpp"
@@ -29,14 +28,13 @@ void ReceiptOperations::run(const Call& call, Explain question) {
   }
   auto model = call.state->apps.model_for(*call.app, question.traits.model_as_asked);
   if (!model) return responder_.answer(call, pass(model));
-  question.traits.model_as_asked =
-      config::without_default_tag(call.state->settings->config.models, question.traits.model_as_asked);
-  const BackendInfo* const file = call.state->settings->file_of(**model);
+  const BackendInfo* const file = call.state->settings->file_of(*model->entry);
+  question.traits.model_as_asked = std::string(model->name);
   const route::JobSpec spec{.id = call.exchange->id(),
                             .keep = call.state,
                             .tree = *call.state->settings->tree,
                             .app = *call.app,
-                            .model = **model,
+                            .model = *model->entry,
                             .traits = std::move(question.traits),
                             .base = {},
                             .prompts = {},

@@ -124,25 +124,23 @@ Result<const config::AppManifest*> Registry::identify_viewer(const Credentials& 
   return without_key(credentials);
 }
 
-Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest& app,
-                                                      std::string_view name) const {
+Result<config::NamedModel> Registry::model_for(const config::AppManifest& app, std::string_view name) const {
   if (name.empty()) return unnamed_model_for(app);
-  const std::string_view plain = config::without_default_tag(config_.models, name);
-  for (const auto& model : config_.models)
-    if (config::is_called(model, plain) && config::may_use(app, model)) return &model;
+  const config::NamedModel model = config::named_model(config_.models, name);
+  if (model.entry != nullptr && config::may_use(app, *model.entry)) return model;
   return fail(ErrorCode::model_not_found,
               "There is no model " + config::quoted(name) + " that is open to this app. " + models_for(app),
               "model");
 }
 
-Result<const config::ModelEntry*> Registry::unnamed_model_for(const config::AppManifest& app) const {
+Result<config::NamedModel> Registry::unnamed_model_for(const config::AppManifest& app) const {
   std::vector<const config::ModelEntry*> open;
   for (const auto& model : config_.models) {
     if (!config::may_use(app, model)) continue;
-    if (config::is_called(model, config_.default_model)) return &model;
+    if (config::is_called(model, config_.default_model)) return config::NamedModel{&model};
     open.push_back(&model);
   }
-  if (open.size() == 1) return open.front();
+  if (open.size() == 1) return config::NamedModel{open.front()};
   if (open.empty())
     return fail(ErrorCode::model_not_found, "There is no model that is open to this app.", "model");
   return fail(ErrorCode::missing_field,

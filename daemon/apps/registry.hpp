@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/app_manifest.hpp"
+#include "config/app_models.hpp"
 #include "config/config.hpp"
 #include "config/error.hpp"
 
@@ -39,10 +40,10 @@ class Registry {
   // it.
   Result<const config::AppManifest*> identify_viewer(const Credentials& credentials) const;
 
-  // The model by id or alias, either with the default tag or without; for "" default_model or, where that is
-  // not open to the app, the only one that is. Unknown and forbidden models give the same model_not_found,
+  // The model as config::named_model() finds it, which is never absent; for "" default_model or, where that
+  // is not open to the app, the only one that is. Unknown and forbidden models give the same model_not_found,
   // which lists those that the app may use; missing_field: several are open, none of them the default.
-  Result<const config::ModelEntry*> model_for(const config::AppManifest& app, std::string_view name) const;
+  Result<config::NamedModel> model_for(const config::AppManifest& app, std::string_view name) const;
 
   // What the app may ask for: fills in its cap where the request names none; invalid_value above it.
   static Result<std::uint32_t> cap_max_tokens(const config::AppManifest& app, std::uint32_t asked);
@@ -52,7 +53,7 @@ class Registry {
   const config::AppManifest* by_key(const config::Sha256& digest) const;
   const config::AppManifest* by_unix_uid(const Credentials& credentials) const;
   Result<const config::AppManifest*> without_key(const Credentials& credentials) const;
-  Result<const config::ModelEntry*> unnamed_model_for(const config::AppManifest& app) const;
+  Result<config::NamedModel> unnamed_model_for(const config::AppManifest& app) const;
   std::string models_for(const config::AppManifest& app) const;  // a sentence
 
   const std::vector<config::AppManifest>& apps_;

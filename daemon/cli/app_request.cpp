@@ -5,7 +5,6 @@
 
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
-#include "config/app_models.hpp"
 #include "config/name_list.hpp"
 #include "daemon/apps/registry.hpp"
 #include "daemon/calibrate/measurements.hpp"
@@ -55,12 +54,11 @@ Result<AppRequest> app_request(const config::Config& config, const std::string& 
   const auto found = std::ranges::find(*apps, id, &config::AppManifest::id);
   if (found == apps->end())
     return fail(ErrorCode::invalid_value, "no manifest declares the app " + config::not_among(id, ids));
-  const auto entry = apps::Registry(*apps, config).model_for(*found, model);
-  if (!entry) return pass(entry);
-  auto file = open_model(**entry);
+  const auto named = apps::Registry(*apps, config).model_for(*found, model);
+  if (!named) return pass(named);
+  auto file = open_model(*named->entry);
   if (!file) return pass(file);
-  return AppRequest{*found, **entry, std::string(config::without_default_tag(config.models, model)),
-                    std::move(*file)};
+  return AppRequest{*found, *named->entry, std::string(named->name), std::move(*file)};
 }
 
 Result<policy::Facts> facts_of(const AppRequest& request, const policy::Facts& hardware,

@@ -167,8 +167,8 @@ TEST(registry, models_and_caps) {
   const auto settings = testing::make_settings();
   const Registry registry(settings->apps, settings->config);
   const auto &alice = settings->apps[0], &bob = settings->apps[1];
-  EXPECT_EQ((*registry.model_for(alice, ""))->id, "demo");
-  EXPECT_EQ((*registry.model_for(alice, "default-demo"))->id, "demo");
+  EXPECT_EQ(registry.model_for(alice, "")->entry->id, "demo");
+  EXPECT_EQ(registry.model_for(alice, "default-demo")->entry->id, "demo");
   EXPECT_FALSE(registry.model_for(alice, "demo:7b"));
   EXPECT_EQ(registry.model_for(bob, "nothing").error().message,
             "There is no model \"nothing\" that is open to this app. It may use: small.");
@@ -186,14 +186,15 @@ TEST(registry, a_model_answers_to_its_name_with_the_default_tag) {
   const Registry registry(settings->apps, settings->config);
   config::AppManifest app;
   app.models = {"demo"};
-  EXPECT_EQ((*registry.model_for(app, "demo:latest"))->id, "demo");
+  EXPECT_EQ(registry.model_for(app, "demo:latest")->entry->id, "demo");
   EXPECT_FALSE(registry.model_for(app, "default-demo:latest"));
   EXPECT_FALSE(registry.model_for(app, "demo:latest:latest"));
   EXPECT_FALSE(registry.model_for(app, ":latest")) << "which is no name, so that no default_model is meant";
   app.models = {};
-  EXPECT_EQ((*registry.model_for(app, "default-demo:latest"))->id, settings->config.models[1].id);
+  EXPECT_EQ(registry.model_for(app, "default-demo:latest")->entry->id, settings->config.models[1].id);
+  EXPECT_EQ(registry.model_for(app, "demo:latest")->name, "demo") << "as policies know it";
   const auto plain = [&](std::string_view name) {
-    return config::without_default_tag(settings->config.models, name);
+    return config::named_model(settings->config.models, name).name;
   };
   EXPECT_EQ(plain("demo:latest"), "demo");
   EXPECT_EQ(plain("default-demo:latest"), "default-demo:latest");
@@ -208,7 +209,7 @@ TEST(registry, a_manifest_may_name_a_model_by_its_alias) {
   for (const char* name : {"demo", "default-demo"}) {
     const auto model = registry.model_for(app, name);
     ASSERT_TRUE(model) << model.error().message;
-    EXPECT_EQ((*model)->id, "demo");
+    EXPECT_EQ(model->entry->id, "demo");
   }
   EXPECT_FALSE(registry.model_for(app, "small"));
 }
@@ -236,7 +237,8 @@ TEST(registry, a_request_without_a_model_gets_the_default_or_the_only_one_that_i
     app.models = std::move(models);
     config.default_model = std::move(default_model);
     const auto model = registry.model_for(app, "");
-    return model ? (*model)->id : std::string(to_string(model.error().code)) + ": " + model.error().message;
+    return model ? model->entry->id
+                 : std::string(to_string(model.error().code)) + ": " + model.error().message;
   };
   EXPECT_EQ(got({}, "secret"), "secret");
   EXPECT_EQ(got({"secret", "b"}, "usual"), "secret");
