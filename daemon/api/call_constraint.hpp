@@ -20,6 +20,7 @@ struct JsonAnswer {
 struct SchemaPlace {
   std::string field;         // "tools[3].function.parameters"
   std::string pointer = {};  // from that field's value to the schema
+  bool is_format = false;    // it is the client's format of the answer; else a tool's parameters
 };
 
 struct CallConstraint {

@@ -87,10 +87,10 @@ Error constraint_refusal(const Generate& request, const Error& refusal) {
   Error placed = refusal;
   placed.where = at.pointer;  // the client did not write the tag
   // The format's schema is the first one, if there is a format.
-  const std::string& first = request.schema_places.front().field;
-  if (at.field.empty() && refusal.code != ErrorCode::invalid_value && !first.starts_with("tools["))
-    placed.message =
-        "The schema of '" + first + "' and those of the tools are too large together: " + refusal.message;
+  const SchemaPlace& first = request.schema_places.front();
+  if (at.field.empty() && refusal.code != ErrorCode::invalid_value && first.is_format)
+    placed.message = "The schema of '" + first.field +
+                     "' and those of the tools are too large together: " + refusal.message;
   return refusal_at(at.field.empty() ? request.constraint_field : at.field, placed);
 }
 

@@ -292,7 +292,7 @@ class CallStructure {
   }
 
   void answer_schema(const JsonAnswer& json) {
-    schemas_.push_back({json.field, ""});
+    schemas_.push_back({.field = json.field, .is_format = true});
     out_.json_schema([&] {
       if (json.format->kind == Constraint::Kind::json_schema)
         out_.value(json.format->source.view());

@@ -346,6 +346,20 @@ TEST(StructuredOutput, JsonStandsBesideToolsThatTheModelMayCall) {
     EXPECT_EQ(of_both.param, "tools");
     EXPECT_TRUE(of_both.message.contains("'" + both.schema_places[0].field + "' and those of the tools"))
         << of_both.message;
+    EXPECT_FALSE(both.schema_places[1].is_format);
+    // Whatever the places are called.
+    Generate renamed;
+    renamed.base.constraint = both.base.constraint;
+    renamed.constraint_field = both.constraint_field;
+    renamed.schema_places = both.schema_places;
+    std::swap(renamed.schema_places[0].field, renamed.schema_places[1].field);
+    EXPECT_TRUE(constraint_refusal(renamed, {ErrorCode::unsupported_feature, "It is large.", {}, {}})
+                    .message.contains("The schema of 'tools[0].function.parameters' and those"));
+    renamed.schema_places = {both.schema_places[1], both.schema_places[1]};
+    renamed.schema_places[0].field = "functions[0]";
+    EXPECT_FALSE(constraint_refusal(renamed, {ErrorCode::unsupported_feature, "It is large.", {}, {}})
+                     .message.contains("and those"))
+        << "both are tools'";
   }
   const Generate demanded = suited(R"("tool_choice":"required","guided_json":{"type":"integer"})");
   EXPECT_EQ(demanded.schema_places.size(), 1U);
