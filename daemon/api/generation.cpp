@@ -72,6 +72,8 @@ class Generation::Compiling final : public OffLoop {
   void work() override {
     try {
       verdict_ = generation_.verdicts_.judge(call.app->id, *checked_.request.base.constraint);
+      // On this thread, since it walks the constraint, which may be as long as the request.
+      if (verdict_.refusal) refusal_ = constraint_refusal(checked_.request, *verdict_.refusal);
     } catch (const std::bad_alloc&) {
       no_memory_ = true;
     }
@@ -83,9 +85,7 @@ class Generation::Compiling final : public OffLoop {
     if (no_memory_)
       return generation_.responder_.answer(
           call, fail(ErrorCode::insufficient_memory, "There is no memory to compile the constraint in."));
-    if (verdict_.refusal)
-      return generation_.responder_.answer(
-          call, std::unexpected(constraint_refusal(checked_.request, *verdict_.refusal)));
+    if (refusal_) return generation_.responder_.answer(call, std::unexpected(std::move(*refusal_)));
     checked_.constraint = {.kind = std::move(verdict_.kind),
                            .digest = std::move(verdict_.digest),
                            .compile_us = verdict_.took_us};
@@ -96,7 +96,8 @@ class Generation::Compiling final : public OffLoop {
   Generation& generation_;
   Checked checked_;
   ConstraintVerdict verdict_;
-  bool no_memory_ = false;  // to find the verdict in
+  std::optional<Error> refusal_;  // of the constraint, as an answer to the client
+  bool no_memory_ = false;        // to find the verdict in
 };
 
 Generation::Generation(ServiceState& service, Responder& responder, OffLoopRequests& off_loop,

@@ -16,7 +16,7 @@ std::size_t suited_bytes(const Generate& request);
 // constraint of calls cannot be written for the model's format.
 Result<void> suit_to_model(Generate& request, const BackendInfo* file);
 // The refusal of request.base.constraint, as an answer to the client: it names the field that the constraint
-// came from, and the place in that.
+// came from, and the place in that. It walks all of the constraint.
 Error constraint_refusal(const Generate& request, const Error& refusal);
 
 }  // namespace flyball::api
