@@ -1,6 +1,7 @@
 #include "daemon/api/model_operations.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -18,11 +19,19 @@ namespace flyball::api {
 namespace {
 
 ListedModel listed(const InForce& state, const config::ModelEntry& model, std::string unavailable,
-                   std::string digest) {
+                   LoadedModel loaded) {
   const BackendInfo* const file = state.settings->file_of(model);
-  return {
-      &model, std::move(unavailable), std::move(digest), traits_of(file), route::served_context(model, file),
-      file};
+  ListedModel out{&model,
+                  std::move(unavailable),
+                  std::move(loaded.digest),
+                  traits_of(file),
+                  route::served_context(model, file),
+                  file,
+                  loaded.bytes,
+                  loaded.device_bytes};
+  if (loaded.ends_in)
+    out.expires_at = std::time(nullptr) + std::chrono::ceil<std::chrono::seconds>(*loaded.ends_in).count();
+  return out;
 }
 
 }  // namespace
@@ -30,12 +39,12 @@ ListedModel listed(const InForce& state, const config::ModelEntry& model, std::s
 void ModelOperations::run(const Call& call, ListModels operation) {
   const ModelsSeen seen = service_.models_seen(*call.state);
   auto unavailable = unavailable_models(seen);
-  auto digests = loaded_digests(seen);
+  auto loaded = loaded_models(seen);
   std::vector<ListedModel> models;
   for (const config::ModelEntry& model : call.state->settings->config.models)
     if (config::may_use(*call.app, model))
       models.push_back(
-          listed(*call.state, model, std::move(unavailable[model.id]), std::move(digests[model.id])));
+          listed(*call.state, model, std::move(unavailable[model.id]), std::move(loaded[model.id])));
   responder_.answer(call, operation.answer(models, started_));
 }
 
@@ -47,7 +56,7 @@ void ModelOperations::run(const Call& call, ShowModel operation) {
   const ModelsSeen seen = service_.models_seen(*call.state);
   const std::string& id = model->entry->id;
   responder_.answer(call, operation.answer(listed(*call.state, *model->entry, unavailable_models(seen)[id],
-                                                  loaded_digests(seen)[id]),
+                                                  loaded_models(seen)[id]),
                                            started_));
 }
 

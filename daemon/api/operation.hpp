@@ -135,6 +135,10 @@ struct ListedModel {
   config::ModelTraits traits;
   std::uint32_t context = 0;          // tokens that one sequence may hold; 0: not known
   const BackendInfo* file = nullptr;  // what the model's file says of itself; nullptr: not known
+  std::uint64_t held_bytes = 0;       // that its engines hold; 0: none has loaded it, or it is not known
+  std::uint64_t device_bytes = 0;     // of them those on devices
+  // When the last of its engines ends for want of work, in seconds since the epoch; nullopt: never.
+  std::optional<std::int64_t> expires_at = {};
 };
 struct ListModels {  // those that the app may use
   http::Response (*answer)(std::span<const ListedModel> models, std::int64_t created);

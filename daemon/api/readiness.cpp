@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/app_models.hpp"
+#include "config/engine_kinds.hpp"
 #include "daemon/api/framing.hpp"
 
 namespace flyball::api {
@@ -150,6 +151,15 @@ nlohmann::ordered_json details_of(const std::vector<Model>& models) {
   return out;
 }
 
+// Until the engine ends for want of work, from now; nullopt: it never does. keep: without work; 0: for ever.
+std::optional<std::chrono::milliseconds> time_left(const fleet::WorkerStatus& worker,
+                                                   std::chrono::milliseconds keep) {
+  using std::chrono::milliseconds;
+  if (worker.ending) return milliseconds(0);
+  if (worker.pinned || keep.count() <= 0) return std::nullopt;
+  return std::max(keep - worker.idle.value_or(milliseconds(0)), milliseconds(0));
+}
+
 }  // namespace
 
 http::Response readiness_view(const ModelsSeen& seen, bool draining, bool details) {
@@ -173,13 +183,23 @@ std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen) {
   return out;
 }
 
-std::map<std::string, std::string> loaded_digests(const ModelsSeen& seen) {
-  std::map<std::string, std::string> out;
-  for (const fleet::WorkerStatus& worker : seen.workers)
-    if (worker.state == fleet::WorkerState::ready)
-      if (const auto [at, first] = out.emplace(worker.model, worker.info.digest);
-          !first && at->second != worker.info.digest)
-        at->second.clear();
+std::map<std::string, LoadedModel> loaded_models(const ModelsSeen& seen) {
+  std::map<std::string, LoadedModel> out;
+  for (const fleet::WorkerStatus& worker : seen.workers) {
+    const auto entry = std::ranges::find(seen.config.models, worker.model, &config::ModelEntry::id);
+    if (worker.state != fleet::WorkerState::ready || entry == seen.config.models.end()) continue;
+    const auto [at, is_first] = out.try_emplace(worker.model);
+    LoadedModel& model = at->second;
+    if (is_first)
+      model.digest = worker.info.digest;
+    else if (model.digest != worker.info.digest)
+      model.digest.clear();
+    const config::EngineKind* const kind = config::find_engine_kind(worker.backend);
+    model.bytes += worker.account_bytes;
+    if (kind != nullptr && kind->has_devices()) model.device_bytes += worker.account_bytes;
+    const auto ends_in = time_left(worker, entry->idle_unload.value_or(seen.config.memory.idle_unload));
+    if (model.ends_in) model.ends_in = ends_in ? std::optional(std::max(*model.ends_in, *ends_in)) : ends_in;
+  }
   return out;
 }
 

@@ -1,7 +1,10 @@
 // Whether the daemon can serve, model by model: what /readyz and the lists of models say. Pure.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +43,16 @@ std::string_view engine_state(const fleet::WorkerStatus& worker) noexcept;
 // absent.
 std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen);
 
-// BackendInfo::digest of the file that engines have loaded, by the model's id; "" where they differ in it.
-// Models that no engine has loaded are absent.
-std::map<std::string, std::string> loaded_digests(const ModelsSeen& seen);
+// What engines have loaded of a model.
+struct LoadedModel {
+  std::string digest;              // BackendInfo::digest of the file; "" where the engines differ in it
+  std::uint64_t bytes = 0;         // that its engines hold: weights, KV and the rest
+  std::uint64_t device_bytes = 0;  // of them those of engine kinds with devices
+  // Until the last of its engines ends for want of work, if nobody asks for the model; nullopt: it never
+  // does.
+  std::optional<std::chrono::milliseconds> ends_in = std::chrono::milliseconds(0);
+};
+// By the model's id. Models that no engine has loaded are absent.
+std::map<std::string, LoadedModel> loaded_models(const ModelsSeen& seen);
 
 }  // namespace flyball::api

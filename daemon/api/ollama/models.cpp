@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -19,6 +20,10 @@ namespace {
 constexpr std::string_view kTemplate = "{{ .System }}{{ .Tools }}{{ .Prompt }}";
 // Continue sends `suffix` to a model whose template has a place for one, and raw prompts to others.
 constexpr std::string_view kInfillPart = "{{ .Suffix }}";
+
+// A model that stays expires, at Ollama's, when its longest duration has passed: 2^63 - 1 ns, in seconds. Its
+// clients show a time that is decades away as "Forever".
+constexpr std::int64_t kForever = INT64_MAX / 1'000'000'000;
 
 // "3.2B", "361.8M", "24K".
 std::string size_of(std::uint64_t parameters) {
@@ -63,15 +68,18 @@ std::string listed_name(const ListedModel& model, std::span<const ListedModel> m
   return is_taken ? id : tagged;
 }
 
+std::uint64_t file_bytes(const ListedModel& model) {
+  return model.file != nullptr ? model.file->weight_bytes : 0;
+}
+
 // Without the closing brace: the caller may add members.
 void append_model(std::string& out, const ListedModel& model, std::span<const ListedModel> models,
-                  std::int64_t created) {
+                  std::int64_t created, std::uint64_t bytes) {
   const std::string name = listed_name(model, models);
   out.append(R"({"name":)");
   append_json_string(out, name);
   append_member(out, "model", name);
   append_member(out, "modified_at", rfc3339(created));
-  const std::uint64_t bytes = model.file != nullptr ? model.file->weight_bytes : 0;
   out.append(R"(,"size":)").append(std::to_string(bytes));
   append_member(out, "digest", model.digest);
   out.append(R"(,"details":)");
@@ -86,7 +94,7 @@ http::Response tags_answer(std::span<const ListedModel> models, std::int64_t cre
   for (const ListedModel& model : models) {
     if (!model.unavailable.empty()) continue;
     if (!std::exchange(is_first, false)) body.push_back(',');
-    append_model(body, model, models, created);
+    append_model(body, model, models, created, file_bytes(model));
     body.push_back('}');
   }
   return json_response(std::move(body) + "]}");
@@ -98,7 +106,9 @@ http::Response ps_answer(std::span<const ListedModel> models, std::int64_t creat
   for (const ListedModel& model : models) {
     if (model.digest.empty()) continue;  // no engine has it loaded
     if (!std::exchange(is_first, false)) body.push_back(',');
-    append_model(body, model, models, created);
+    append_model(body, model, models, created, model.held_bytes > 0 ? model.held_bytes : file_bytes(model));
+    append_member(body, "expires_at", rfc3339(model.expires_at.value_or(created + kForever)));
+    body.append(R"(,"size_vram":)").append(std::to_string(model.device_bytes));
     if (model.context > 0) body.append(R"(,"context_length":)").append(std::to_string(model.context));
     body.push_back('}');
   }

@@ -169,5 +169,43 @@ TEST_F(ReadinessTest, DetailsSayWhyOfEachModelAndEngine) {
     "two":{"state":"unloaded","engines":{"cpu":{"state":"load_refused","for_ms":1500,"error":"no memory"}}}}})"));
 }
 
+TEST_F(ReadinessTest, LoadedModelsHaveTheirMemoryAndTheTimeThatIsLeft) {
+  const auto ready = [&](const std::string& model, const std::string& engine, std::uint64_t bytes) {
+    WorkerStatus out = worker(model, WorkerState::ready, {}, engine);
+    out.info.digest = "d";
+    out.account_bytes = bytes;
+    return out;
+  };
+  const auto seen = [&](std::vector<WorkerStatus> workers) {
+    return api::loaded_models({config, troubles, engines, std::move(workers)});
+  };
+  EXPECT_TRUE(seen({worker("one", WorkerState::starting)}).empty());
+  const auto alone = seen({ready("one", "cpu", 10)}).at("one");
+  EXPECT_EQ(alone.digest, "d");
+  EXPECT_EQ(alone.bytes, 10U);
+  EXPECT_EQ(alone.device_bytes, 0U) << "the CPU engine has no device";
+  EXPECT_FALSE(alone.ends_in) << "no idle_unload: never";
+
+  config.memory.idle_unload = milliseconds(60'000);
+  config.models[1].idle_unload = milliseconds(0);
+  WorkerStatus cpu = ready("one", "cpu", 10), vulkan = ready("one", "vulkan", 7);
+  vulkan.idle = milliseconds(20'000);
+  EXPECT_EQ(seen({vulkan}).at("one").ends_in, milliseconds(40'000));
+  const auto both = seen({vulkan, cpu}).at("one");
+  EXPECT_EQ(both.bytes, 17U);
+  EXPECT_EQ(both.device_bytes, 7U);
+  EXPECT_EQ(both.ends_in, milliseconds(60'000)) << "the one at work is the last to end";
+  cpu.pinned = true;
+  EXPECT_FALSE(seen({cpu, vulkan}).at("one").ends_in);
+  EXPECT_FALSE(seen({vulkan, cpu}).at("one").ends_in);
+  cpu.ending = true;
+  EXPECT_EQ(seen({vulkan, cpu}).at("one").ends_in, milliseconds(40'000));
+  vulkan.idle = milliseconds(70'000);
+  EXPECT_EQ(seen({vulkan}).at("one").ends_in, milliseconds(0));
+  EXPECT_FALSE(seen({ready("two", "cpu", 1)}).at("two").ends_in) << "the model's own idle_unload";
+  vulkan.info.digest = "e";
+  EXPECT_EQ(seen({vulkan, cpu}).at("one").digest, "");
+}
+
 }  // namespace
 }  // namespace flyball::testing
