@@ -5,9 +5,9 @@
 
 namespace flyball::api {
 
-bool DeclaredTools::add(std::string_view name, bool strict) {
+bool DeclaredTools::add(std::string_view name, bool strict, std::optional<ToolPosition> position) {
   if (!places_.emplace(name, tools_.size()).second) return false;
-  tools_.push_back({name, strict});
+  tools_.push_back({name, strict, position.value_or(ToolPosition{tools_.size()})});
   return true;
 }
 
@@ -26,8 +26,11 @@ std::shared_ptr<const ToolSet> choose_tools(DeclaredTools declared, const ToolCh
   out->parallel = choice.parallel;
   out->schema_member = schema_member;
   const auto is_allowed = [&](std::size_t index) { return choice.allowed.empty() || choice.allowed[index]; };
-  for (std::size_t i = 0; i < declared.all().size(); ++i)
-    out->strict = out->strict || (declared.all()[i].strict && is_allowed(i));
+  for (std::size_t i = 0; i < declared.all().size(); ++i) {
+    if (!is_allowed(i)) continue;
+    out->strict = out->strict || declared.all()[i].strict;
+    out->positions.push_back(declared.all()[i].position);
+  }
   if (choice.allowed.empty()) {
     out->tools = std::move(declared.json);
     return out;
@@ -35,31 +38,30 @@ std::shared_ptr<const ToolSet> choose_tools(DeclaredTools declared, const ToolCh
   JsonRewriter kept(declared.json.bytes().size());
   kept.open(JsonKind::array);
   std::size_t i = 0;
-  for (const auto& [key, tool] : declared.json.view().members()) {
-    const std::size_t index = i++;
-    if (!is_allowed(index)) continue;
-    kept.value(tool);
-    out->positions.push_back(index);
-  }
+  for (const auto& [key, tool] : declared.json.view().members())
+    if (is_allowed(i++)) kept.value(tool);
   kept.close();
   out->tools = kept.take();
   return out;
 }
 
-void write_tool(JsonRewriter& out, JsonView name, JsonView description, JsonView parameters) {
+void write_tool(JsonRewriter& out, std::string_view name, std::optional<std::string_view> description,
+                JsonView parameters) {
   out.open(JsonKind::object);
   out.key("type");
   out.string("function");
   out.key("function");
   out.open(JsonKind::object);
-  const auto member = [&](std::string_view key, JsonView value) {
-    if (!value) return;
-    out.key(key);
-    out.value(value);
-  };
-  member("name", name);
-  member("description", description);
-  member("parameters", parameters);
+  out.key("name");
+  out.string(name);
+  if (description) {
+    out.key("description");
+    out.string(*description);
+  }
+  if (parameters) {
+    out.key("parameters");
+    out.value(parameters);
+  }
   out.close();
   out.close();
 }

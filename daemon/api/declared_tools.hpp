@@ -21,10 +21,11 @@ class DeclaredTools {
   struct Tool {
     std::string_view name;  // a view of the request's body
     bool strict = false;    // calls have exactly the arguments that its schema allows
+    ToolPosition position;
   };
 
-  // False: an earlier tool has the name.
-  bool add(std::string_view name, bool strict = false);
+  // False: an earlier tool has the name. Without a position the tool is the element of its index.
+  bool add(std::string_view name, bool strict = false, std::optional<ToolPosition> position = std::nullopt);
   void set_strict(std::size_t index) { tools_[index].strict = true; }
   // The index of the tool; nullopt: none has the name.
   std::optional<std::size_t> find(std::string_view name) const;
@@ -59,6 +60,7 @@ std::shared_ptr<const ToolSet> choose_tools(DeclaredTools declared, const ToolCh
 
 // Appends a tool to the array that is open, in the form of ToolSet::tools. Members that are absent are left
 // out.
-void write_tool(JsonRewriter& out, JsonView name, JsonView description, JsonView parameters);
+void write_tool(JsonRewriter& out, std::string_view name, std::optional<std::string_view> description,
+                JsonView parameters);
 
 }  // namespace flyball::api

@@ -11,7 +11,7 @@
 namespace flyball::api {
 
 std::string_view to_string(FieldOf of) noexcept {
-  constexpr std::array<std::string_view, 27> kNames{"body",
+  constexpr std::array<std::string_view, 28> kNames{"body",
                                                     "stream_options",
                                                     "response_format",
                                                     "response_format.json_schema",
@@ -27,6 +27,7 @@ std::string_view to_string(FieldOf of) noexcept {
                                                     "tool_choice.function",
                                                     "tool_choice.allowed_tools",
                                                     "tool_choice.tools[]",
+                                                    "tools[] namespace",
                                                     "thinking",
                                                     "output_config",
                                                     "output_format",

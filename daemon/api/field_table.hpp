@@ -39,6 +39,7 @@ enum class FieldOf : std::uint8_t {
   chosen_function,  // `function` of tool_choice
   allowed_tools,    // `allowed_tools` of tool_choice
   allowed_tool,     // of a tool_choice of OpenAI's responses
+  tool_namespace,   // among the tools of OpenAI's responses
   thinking,         // Anthropic's, as the next two
   output_config,
   output_format,  // also `format` of output_config

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,21 @@ constexpr bool is_tool_name(std::string_view text) noexcept {
          std::ranges::all_of(text, [](char c) { return is_tool_name_byte(static_cast<unsigned char>(c)); });
 }
 
+// "tools[3]", as a client's request has it.
+inline std::string place_of_tool(std::size_t index) {
+  return "tools[" + std::to_string(index) + "]";
+}
+
+// Where a client's `tools` have a tool: an element, or one of the tools in an element.
+struct ToolPosition {
+  std::size_t element = 0;
+  std::optional<std::size_t> inner = std::nullopt;
+
+  std::string place() const {  // "tools[3]", "tools[3].tools[0]"
+    return place_of_tool(element) + (inner ? "." + place_of_tool(*inner) : "");
+  }
+};
+
 struct ToolSet {
   enum class Choice : std::uint8_t {
     none,       // the answer calls none
@@ -44,12 +60,12 @@ struct ToolSet {
   bool strict = false;
   // The places of the tools in the client's request, for errors.
   std::string_view schema_member = "function.parameters";  // the member of a tool that has its schema
-  std::vector<std::size_t> positions = {};  // of each tool among the client's; empty: they are the client's
+  std::vector<ToolPosition> positions = {};  // of each tool; empty: its index here is the client's
 
   // "tools[3].function.parameters" of the tool at `index` here.
   std::string schema_place(std::size_t index) const {
-    const std::size_t position = positions.empty() ? index : positions[index];
-    return "tools[" + std::to_string(position) + "]." + std::string(schema_member);
+    const ToolPosition position = positions.empty() ? ToolPosition{index} : positions[index];
+    return position.place() + "." + std::string(schema_member);
   }
 };
 

@@ -47,7 +47,7 @@ Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& u
   const auto strict = read_flag(tool, "strict", place);
   if (!strict) return pass(strict);
   declared.add(name.text(), *strict);
-  write_tool(out, name, description, schema);
+  write_tool(out, name.text(), description ? std::optional(description.text()) : std::nullopt, schema);
   return {};
 }
 

@@ -58,9 +58,17 @@ Echo::Echo(const Fields& body, const ReadTools& tools) {
   texts_.append(R"(,"tools":[)");
   if (tools.set) {
     std::size_t i = 0;
+    JsonView last;  // the namespace of the tool before
     for (const auto& [key, tool] : tools.set->tools.view().members()) {
-      if (i > 0) texts_.push_back(',');
-      append_tool(texts_, tool, tools.strict[i++]);
+      const std::size_t index = i++;
+      const JsonView space = tools.namespace_json[index];
+      if (space && last && space.bytes().data() == last.bytes().data()) continue;
+      last = space;
+      if (index > 0) texts_.push_back(',');
+      if (space)
+        append_json(texts_, space);
+      else
+        append_tool(texts_, tool, tools.strict[index]);
     }
   }
   texts_.push_back(']');

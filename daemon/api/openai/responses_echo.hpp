@@ -18,7 +18,8 @@ class Echo {
   // The members that are short, each behind a comma: ,"parallel_tool_calls":true,...
   std::string_view settings() const noexcept { return settings_; }
   // The members that may be as long as the request, in the same form: instructions, metadata, text,
-  // tool_choice and tools. Tools are those that the answer may call.
+  // tool_choice and tools. Tools are those that the answer may call, and those in a namespace with one of
+  // them.
   std::string_view texts() const noexcept { return texts_; }
   // Whether the first events of a stream have the texts, too: the last one always has them.
   bool is_short() const noexcept { return texts_.size() <= kShortBytes; }

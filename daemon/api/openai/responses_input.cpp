@@ -15,6 +15,7 @@
 #include "daemon/api/joined_text.hpp"
 #include "daemon/api/message_writer.hpp"
 #include "daemon/api/openai/responses_fields.hpp"
+#include "daemon/api/openai/responses_namespaces.hpp"
 #include "daemon/api/tool_set.hpp"
 
 namespace flyball::api::openai::responses {
@@ -70,6 +71,7 @@ class InputReader {
   struct Turn {
     struct Call {
       JsonView item;
+      std::string name;  // joined with its namespace
       std::string place;
     };
     JoinedText text, reasoning;
@@ -140,16 +142,24 @@ class InputReader {
     const auto id = text_member(item, "call_id", place), name = text_member(item, "name", place);
     if (!id) return pass(id);
     if (!name) return pass(name);
+    const JsonView space = item.member("namespace");
+    if (space && !space.is_string())
+      return field_error(ErrorCode::invalid_value, place + ".namespace", "must be a string");
+    if (space && space.text().size() > kMaxToolNameBytes)
+      return field_error(ErrorCode::invalid_value, place + ".namespace",
+                         "has more than " + std::to_string(kMaxToolNameBytes) + " bytes");
+    const std::string called = Namespaces::joined({space ? space.text() : std::string_view(), *name});
     // Each output repeats the name of its call.
-    if (name->empty() || name->size() > kMaxToolNameBytes)
-      return field_error(ErrorCode::invalid_value, place + ".name",
-                         "must have 1 to " + std::to_string(kMaxToolNameBytes) + " bytes");
+    if (name->empty() || called.size() > kMaxToolNameBytes)
+      return field_error(
+          ErrorCode::invalid_value, place + ".name",
+          "must have 1 to " + std::to_string(kMaxToolNameBytes) + " bytes, with its namespace");
     // An object would nest deeper in the chat than in the body.
     if (const auto arguments = text_member(item, "arguments", place); !arguments) return pass(arguments);
-    called_.insert_or_assign(*id, *name);
+    called_.insert_or_assign(*id, called);
     end_head();
     turn_.begun = true;
-    turn_.calls.push_back({item, place});
+    turn_.calls.push_back({item, called, place});
     return {};
   }
 
@@ -301,7 +311,7 @@ class InputReader {
     out_.member("type", "function");
     out_.key("function");
     out_.open(JsonKind::object);
-    out_.member("name", call.item.find("name").text());
+    out_.member("name", call.name);
     out_.key("arguments");
     if (auto ok = arguments_.read(call.item.find("arguments"), call.place + ".arguments", out_); !ok)
       return ok;
@@ -317,7 +327,7 @@ class InputReader {
   Turn turn_;
   CallArguments arguments_;
   std::string note_;
-  std::map<std::string_view, std::string_view> called_;  // names by the ids of earlier calls
+  std::map<std::string_view, std::string> called_;  // names by the ids of earlier calls
 };
 
 }  // namespace

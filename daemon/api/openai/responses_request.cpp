@@ -195,7 +195,7 @@ Result<Generate> parse_create(JsonView document) {
   calls::read_calls(out);
   out.prompt_bytes = prompt->messages.json_bytes() + prompt->tools.json_bytes();
   out.prompts.emplace_back(std::move(*prompt));
-  out.writer = std::make_unique<Writer>(shape, Echo(body, *tools));
+  out.writer = std::make_unique<Writer>(shape, Echo(body, *tools), std::move(tools->namespaces));
   return out;
 }
 

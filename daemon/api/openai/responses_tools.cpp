@@ -1,5 +1,6 @@
 #include "daemon/api/openai/responses_tools.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,61 +14,153 @@
 namespace flyball::api::openai::responses {
 namespace {
 
-std::unexpected<Error> no_function(std::string_view type, const std::string& place) {
+std::unexpected<Error> no_function(std::string_view type, const std::string& place, std::string_view served) {
   return field_error(ErrorCode::unsupported_feature, place + ".type",
-                     "is " + config::quoted(type) +
-                         ", but is served as \"function\" only: a tool is one that the client describes and "
-                         "runs");
+                     "is " + config::quoted(type) + ", but is served as " + std::string(served) +
+                         " only: a tool is one that the client describes and runs");
 }
+// In all namespaces of a request: a joined name is longer than what the client has written.
+constexpr std::size_t kMaxFunctions = 1024;
+constexpr std::string_view kFunction = "\"function\"", kFunctionOrNamespace = "\"function\" or \"namespace\"";
 
-// Appends the tool in the form of every API.
-Result<void> read_tool(JsonView json, const std::string& place, UnknownFields& unknown,
-                       DeclaredTools& declared, JsonRewriter& out) {
+Result<std::string_view> type_of(JsonView json, const std::string& place) {
   const JsonView type = json.is_object() ? json.find("type") : JsonView();
   if (!type.is_string())
     return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
-  if (type.text() != "function") return no_function(type.text(), place);
-  if (auto ok = check_members(json, field_table(), FieldOf::tool, kCreate, place, unknown); !ok)
-    return pass(ok);
-  const JsonView name = json.member("name"), description = json.member("description"),
-                 parameters = json.member("parameters"), strict = json.member("strict");
-  if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
-  if (!name.is_string() || !is_tool_name(name.text()))
-    return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
-  if (description && !description.is_string())
-    return field_error(ErrorCode::invalid_value, place + ".description", "must be a string");
-  if (parameters && !parameters.is_object())
-    return field_error(ErrorCode::invalid_value, place + ".parameters", "must be a JSON schema, an object");
-  if (strict && !strict.is_boolean())
-    return field_error(ErrorCode::invalid_value, place + ".strict", "must be a boolean");
-  if (!declared.add(name.text(), strict && strict.as_bool()))
-    return field_error(ErrorCode::invalid_value, place + ".name",
-                       "is " + config::quoted(name.text()) + ", which is another tool's name");
-  write_tool(out, name, description, parameters);
-  return {};
+  return type.text();
 }
 
-Result<DeclaredTools> read_list(JsonView list, UnknownFields& unknown) {
-  DeclaredTools out;
-  if (!list) return out;
-  if (!list.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
-  JsonRewriter written(list.bytes().size());
-  written.open(JsonKind::array);
-  for (const auto& [key, json] : list.members()) {
-    const std::string place = "tools[" + std::to_string(out.all().size()) + "]";
-    if (auto ok = read_tool(json, place, unknown, out, written); !ok) return pass(ok);
+// `tools`: declared first, since the choice leaves some out, and written then.
+class ToolsReader {
+ public:
+  // `namespaces`: gets the joined names, which the declared tools view.
+  ToolsReader(UnknownFields& unknown, Namespaces& namespaces) : unknown_(unknown), namespaces_(namespaces) {}
+
+  Result<void> read(JsonView list) {
+    std::size_t i = 0;
+    for (const auto& [key, json] : list.members()) {
+      const ToolPosition position{i++};
+      const auto type = type_of(json, position.place());
+      if (!type) return pass(type);
+      if (*type != "function" && *type != "namespace")
+        return no_function(*type, position.place(), kFunctionOrNamespace);
+      if (auto ok = *type == "function" ? function(json, position, {}) : functions(json, position); !ok)
+        return ok;
+    }
+    return {};
   }
-  written.close();
-  out.json = written.take();
-  return out;
-}
+  const DeclaredTools& declared() const noexcept { return declared_; }
+
+  // The tools that the choice leaves, with what the echo needs of them. `bytes`: of the list.
+  void write(const ToolChoice& choice, std::size_t bytes, ReadTools& out) {
+    JsonRewriter written(bytes);
+    written.open(JsonKind::array);
+    JsonView described;  // the namespace whose description the model has read
+    for (std::size_t i = 0; i < functions_.size(); ++i) {
+      const auto& [json, around] = functions_[i];
+      const bool is_allowed = choice.allowed.empty() || choice.allowed[i];
+      std::string_view before;
+      if (is_allowed && around && !is_same(around, std::exchange(described, around)))
+        if (const JsonView text = around.member("description")) before = text.text();
+      write_function(declared_.all()[i].name, before, json, written);
+      if (!is_allowed) continue;
+      out.strict.push_back(declared_.all()[i].strict);
+      out.namespace_json.push_back(around);
+    }
+    written.close();
+    declared_.json = written.take();
+    out.set = choose_tools(std::move(declared_), choice, "parameters");
+  }
+
+ private:
+  struct Function {
+    JsonView json, around;  // `around`: the namespace; absent: it stands in none
+  };
+
+  Result<void> functions(JsonView json, ToolPosition position) {
+    const std::string place = position.place();
+    if (auto ok = check_members(json, field_table(), FieldOf::tool_namespace, kCreate, place, unknown_); !ok)
+      return ok;
+    const JsonView name = json.member("name"), description = json.member("description"),
+                   list = json.member("tools");
+    if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
+    if (!name.is_string() || !is_tool_name(name.text()))
+      return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
+    if (name.text() == "functions")
+      return field_error(ErrorCode::unsupported_value, place + ".name",
+                         "is \"functions\", which some models write before the name of every tool");
+    if (description && !description.is_string())
+      return field_error(ErrorCode::invalid_value, place + ".description", "must be a string");
+    if (!list) return field_error(ErrorCode::missing_field, place + ".tools", "is required");
+    if (!list.is_array()) return field_error(ErrorCode::invalid_value, place + ".tools", "must be an array");
+    position.inner = 0;
+    for (const auto& [key, one] : list.members()) {
+      const auto type = type_of(one, position.place());
+      if (!type) return pass(type);
+      if (*type != "function") return no_function(*type, position.place(), kFunction);
+      if (auto ok = function(one, position, json); !ok) return ok;
+      ++*position.inner;
+    }
+    return {};
+  }
+
+  Result<void> function(JsonView json, const ToolPosition& position, JsonView around) {
+    const std::string place = position.place();
+    if (auto ok = check_members(json, field_table(), FieldOf::tool, kCreate, place, unknown_); !ok) return ok;
+    const JsonView name = json.member("name"), description = json.member("description"),
+                   parameters = json.member("parameters"), strict = json.member("strict");
+    if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
+    if (!name.is_string() || !is_tool_name(name.text()))
+      return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
+    if (description && !description.is_string())
+      return field_error(ErrorCode::invalid_value, place + ".description", "must be a string");
+    if (parameters && !parameters.is_object())
+      return field_error(ErrorCode::invalid_value, place + ".parameters", "must be a JSON schema, an object");
+    if (strict && !strict.is_boolean())
+      return field_error(ErrorCode::invalid_value, place + ".strict", "must be a boolean");
+    std::string_view called = name.text();
+    if (around) {
+      if (namespaces_.size() == kMaxFunctions)
+        return field_error(
+            ErrorCode::invalid_value, place,
+            "is one function more in namespaces than the limit of " + std::to_string(kMaxFunctions));
+      called = namespaces_.add({around.member("name").text(), called});
+      if (!is_tool_name(called))
+        return field_error(
+            ErrorCode::invalid_value, place + ".name",
+            "has, with its namespace, more than " + std::to_string(kMaxToolNameBytes) + " bytes");
+    }
+    if (!declared_.add(called, strict && strict.as_bool(), position))
+      return field_error(ErrorCode::invalid_value, place + ".name",
+                         "is " + config::quoted(called) + ", which is another tool's name");
+    functions_.push_back({json, around});
+    return {};
+  }
+
+  // Views of one element of one document.
+  static bool is_same(JsonView a, JsonView b) { return b && a.bytes().data() == b.bytes().data(); }
+
+  static void write_function(std::string_view name, std::string_view before, JsonView json,
+                             JsonRewriter& out) {
+    const JsonView own = json.member("description");
+    std::optional<std::string> description;
+    if (own) description = own.text();
+    if (!before.empty())
+      description = std::string(before) + (description.value_or("").empty() ? "" : "\n" + *description);
+    write_tool(out, name, description, json.member("parameters"));
+  }
+
+  UnknownFields& unknown_;
+  Namespaces& namespaces_;
+  DeclaredTools declared_;
+  std::vector<Function> functions_;
+};
 
 // The index of the tool of {"type": "function", "name"}.
 Result<std::size_t> find_tool(JsonView wanted, const std::string& place, const DeclaredTools& declared) {
-  const JsonView type = wanted.is_object() ? wanted.find("type") : JsonView();
-  if (!type.is_string())
-    return field_error(ErrorCode::invalid_value, place, "must be an object with a 'type'");
-  if (type.text() != "function") return no_function(type.text(), place);
+  const auto type = type_of(wanted, place);
+  if (!type) return pass(type);
+  if (*type != "function") return no_function(*type, place, kFunction);
   const JsonView name = wanted.member("name");
   if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
   if (!name.is_string()) return field_error(ErrorCode::invalid_value, place + ".name", "must be a string");
@@ -133,20 +226,20 @@ Result<void> read_choice(JsonView choice, const DeclaredTools& declared, ToolCho
 }  // namespace
 
 Result<ReadTools> read_tools(const Fields& body, UnknownFields& unknown) {
-  const JsonView choice = body.member("tool_choice"), parallel = body.member("parallel_tool_calls");
-  auto declared = read_list(body.member("tools"), unknown);
-  if (!declared) return pass(declared);
+  const JsonView list = body.member("tools"), choice = body.member("tool_choice"),
+                 parallel = body.member("parallel_tool_calls");
+  if (list && !list.is_array()) return field_error(ErrorCode::invalid_value, "tools", "must be an array");
+  ReadTools out;
+  ToolsReader reader(unknown, out.namespaces);
+  if (list)
+    if (auto ok = reader.read(list); !ok) return pass(ok);
   ToolChoice wish;
   if (choice)
-    if (auto ok = read_choice(choice, *declared, wish, unknown); !ok) return pass(ok);
+    if (auto ok = read_choice(choice, reader.declared(), wish, unknown); !ok) return pass(ok);
   if (parallel && !parallel.is_boolean())
     return field_error(ErrorCode::invalid_value, "parallel_tool_calls", "must be a boolean");
-  wish.parallel = !parallel || parallel.as_bool();
-  ReadTools out;
-  out.parallel = wish.parallel;
-  for (std::size_t i = 0; i < declared->all().size(); ++i)
-    if (wish.allowed.empty() || wish.allowed[i]) out.strict.push_back(declared->all()[i].strict);
-  out.set = choose_tools(*std::move(declared), wish, "parameters");
+  out.parallel = wish.parallel = !parallel || parallel.as_bool();
+  if (list) reader.write(wish, list.bytes().size(), out);
   return out;
 }
 

@@ -106,6 +106,15 @@ Writer::Item Writer::new_item(Item::Kind kind, std::size_t index) const {
   return {.kind = kind, .id = std::string(prefix) + id_ + "_" + std::to_string(index)};
 }
 
+Writer::Item Writer::new_call(std::string_view id, std::string_view name, std::size_t index) const {
+  Item item = new_item(Item::Kind::call, index);
+  item.call_id = id;
+  const Namespaces::Name split = namespaces_.split(name);
+  item.name_space = split.space;
+  item.name = split.name;
+  return item;
+}
+
 void Writer::append_segments(const Item& item, std::string_view text, std::vector<Segment>& out) const {
   constexpr std::string_view kStates[] = {"in_progress", "completed", "incomplete"};  // as Item::State
   const std::string status = R"(","status":")" + std::string(kStates[static_cast<std::size_t>(item.state)]);
@@ -115,6 +124,7 @@ void Writer::append_segments(const Item& item, std::string_view text, std::vecto
     case Item::Kind::call:
       json.append("function_call").append(status).push_back('"');
       append_string(json, "call_id", item.call_id);
+      if (!item.name_space.empty()) append_string(json, "namespace", item.name_space);
       append_string(json, "name", item.name);
       out.push_back({json + R"(,"arguments":")", text});
       out.push_back({"\"}"});
@@ -330,10 +340,7 @@ void Writer::write(std::size_t, std::span<const AnswerEvent> events, Frames& out
       add_text(Item::Kind::reasoning, thought->text, out);
     } else if (const auto* call = std::get_if<event::CallBegin>(&event)) {
       logprobs_.clear();
-      Item item = new_item(Item::Kind::call, items_.size());
-      item.call_id = call->id;
-      item.name = call->name;
-      start_item(std::move(item), out);
+      start_item(new_call(call->id, call->name, items_.size()), out);
     } else if (const auto* arguments = std::get_if<event::CallArguments>(&event)) {
       logprobs_.clear();
       delta(arguments->json, out);
@@ -379,12 +386,8 @@ void Writer::lay_out(const Choice& choice, const Totals& totals) {
         choice.reasoning);
   if (!choice.text.empty())
     add(new_item(Item::Kind::message, items), !is_cut || !choice.calls.empty(), choice.text);
-  for (const Choice::Call& call : choice.calls) {
-    Item item = new_item(Item::Kind::call, items);
-    item.call_id = call.id;
-    item.name = call.name;
-    add(std::move(item), call.complete, call.arguments);
-  }
+  for (const Choice::Call& call : choice.calls)
+    add(new_call(call.id, call.name, items), call.complete, call.arguments);
   std::string usage;
   append_usage(usage, &totals);
   segments.push_back({"]" + std::string(echo_.settings()), {}, echo_.texts()});

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "daemon/api/openai/responses_echo.hpp"
+#include "daemon/api/openai/responses_namespaces.hpp"
 #include "daemon/api/operation.hpp"
 
 namespace flyball::api::openai::responses {
@@ -30,7 +31,8 @@ struct Words;  // the API's, for a text
 
 class Writer final : public AnswerWriter {
  public:
-  Writer(Shape shape, Echo echo) : shape_(shape), echo_(std::move(echo)) {}
+  Writer(Shape shape, Echo echo, Namespaces namespaces = {})
+      : shape_(shape), echo_(std::move(echo)), namespaces_(std::move(namespaces)) {}
 
   void begin(const AnswerHead& head) override;
   // A request asks for one choice. The first two events leave out Echo::texts() that are not short.
@@ -50,7 +52,7 @@ class Writer final : public AnswerWriter {
     enum class State : std::uint8_t { begun, completed, incomplete };
     Kind kind = Kind::message;
     State state = State::begun;
-    std::string id, call_id = {}, name = {};
+    std::string id, call_id = {}, name_space = {}, name = {};
     std::string text = {};      // of a call: its arguments
     std::string logprobs = {};  // of a message's text, as JSON with commas between them
   };
@@ -63,6 +65,7 @@ class Writer final : public AnswerWriter {
   };
 
   Item new_item(Item::Kind kind, std::size_t index) const;
+  Item new_call(std::string_view id, std::string_view name, std::size_t index) const;
   // The item as JSON. Views into it.
   void append_segments(const Item& item, std::string_view text, std::vector<Segment>& out) const;
   void append_item(std::string& out, const Item& item) const;
@@ -93,6 +96,7 @@ class Writer final : public AnswerWriter {
 
   const Shape shape_;
   const Echo echo_;
+  const Namespaces namespaces_;
   std::string id_;  // the hexadecimal digits of the request's
   std::string model_;
   std::int64_t created_ = 0;

@@ -233,11 +233,76 @@ TEST(ResponsesTools, Choices) {
   EXPECT_FALSE(allowed.tools->strict);
 }
 
+constexpr const char* kAgents =
+    R"({"type":"namespace","name":"agents","description":"Other agents.","tools":[)"
+    R"({"type":"function","name":"spawn","description":"Begins one.","parameters":{"type":"object"},"strict":true},)"
+    R"({"type":"function","name":"close"}]})";
+
+// In the manner of Codex.
+TEST(ResponsesTools, OfANamespaceAreToldByJoinedNames) {
+  const std::string tools = std::string(R"(,"tools":[)") + kAgents + "," + kClock + "]";
+  const Generate both = taken(with(tools));
+  EXPECT_EQ(
+      text_of(both.tools->tools),
+      R"([{"type":"function","function":{"name":"agents.spawn","description":"Other agents.\nBegins one.",)"
+      R"("parameters":{"type":"object"}}},{"type":"function","function":{"name":"agents.close"}},)"
+      R"({"type":"function","function":{"name":"clock"}}])");
+  EXPECT_TRUE(both.tools->strict);
+  EXPECT_EQ(both.tools->schema_place(0), "tools[0].tools[0].parameters");
+  EXPECT_EQ(both.tools->schema_place(2), "tools[1].parameters");
+  EXPECT_EQ(taken(with(tools + R"(,"tool_choice":{"type":"function","name":"agents.close"})")).tools->named,
+            "agents.close");
+  const Generate allowed = taken(with(
+      tools +
+      R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"agents.close"}]})"));
+  EXPECT_EQ(text_of(allowed.tools->tools),
+            R"([{"type":"function","function":{"name":"agents.close","description":"Other agents."}}])");
+  EXPECT_EQ(allowed.tools->schema_place(0), "tools[0].tools[1].parameters");
+  // A namespace without a description, and one without tools.
+  const Generate plain = taken(with(
+      R"(,"tools":[{"type":"namespace","name":"a","tools":[{"type":"function","name":"f","description":"F"}]},)"
+      R"({"type":"namespace","name":"b","tools":[]}])"));
+  EXPECT_EQ(text_of(plain.tools->tools),
+            R"([{"type":"function","function":{"name":"a.f","description":"F"}}])");
+}
+
+TEST(ResponsesTools, RefusalsInANamespace) {
+  const auto of = [](const std::string& rest) {
+    return with(R"(,"tools":[{"type":"function","name":"n.f"},{"type":"namespace")" + rest + "}]");
+  };
+  const auto missing = ErrorCode::missing_field, invalid = ErrorCode::invalid_value;
+  expect_refused(of(R"(,"tools":[])"), missing, "tools[1].name");
+  expect_refused(of(R"(,"name":"a b","tools":[])"), invalid, "tools[1].name");
+  expect_refused(of(R"(,"name":"n")"), missing, "tools[1].tools");
+  expect_refused(of(R"(,"name":"n","tools":{})"), invalid, "tools[1].tools");
+  expect_refused(of(R"(,"name":"n","description":[],"tools":[])"), invalid, "tools[1].description");
+  expect_refused(of(R"(,"name":"n","tools":[7])"), invalid, "tools[1].tools[0]");
+  expect_refused(of(R"(,"name":"n","tools":[{"type":"custom","name":"c"}])"), ErrorCode::unsupported_feature,
+                 "tools[1].tools[0].type");
+  expect_refused(of(R"(,"name":"n","tools":[{"type":"namespace","name":"c","tools":[]}])"),
+                 ErrorCode::unsupported_feature, "tools[1].tools[0].type");
+  expect_refused(of(R"(,"name":"n","tools":[{"type":"function"}])"), missing, "tools[1].tools[0].name");
+  expect_refused(of(R"(,"name":"n","tools":[{"type":"function","name":"f"}])"), invalid,
+                 "tools[1].tools[0].name");
+  expect_refused(of(R"(,"name":"n","tools":[{"type":"function","name":")" +
+                    std::string(kMaxToolNameBytes - 1, 'f') + "\"}]"),
+                 invalid, "tools[1].tools[0].name");
+  EXPECT_EQ(taken(of(R"(,"name":"n","tools":[],"x":1)")).unknown.refusal()->param, "tools[1].x");
+  expect_refused(of(R"(,"name":"functions","tools":[])"), ErrorCode::unsupported_value, "tools[1].name");
+  // One name by two cuts.
+  expect_refused(
+      with(R"(,"tools":[{"type":"namespace","name":"a","tools":[{"type":"function","name":"b.c"}]},)"
+           R"({"type":"namespace","name":"a.b","tools":[{"type":"function","name":"c"}]}])"),
+      invalid, "tools[1].tools[0].name");
+  std::string many = R"({"type":"function","name":"f0"})";
+  for (int i = 1; i < 1025; ++i) many += R"(,{"type":"function","name":"f)" + std::to_string(i) + "\"}";
+  expect_refused(of(R"(,"name":"n2","tools":[)" + many + "]"), invalid, "tools[1].tools[1024]");
+}
+
 TEST(ResponsesTools, Refusals) {
   const auto invalid = ErrorCode::invalid_value;
-  for (const char* type :
-       {"web_search", "file_search", "computer", "code_interpreter", "image_generation", "mcp", "local_shell",
-        "shell", "apply_patch", "custom", "namespace", "tool_search"}) {
+  for (const char* type : {"web_search", "file_search", "computer", "code_interpreter", "image_generation",
+                           "mcp", "local_shell", "shell", "apply_patch", "custom", "tool_search"}) {
     const std::string tool = R"({"type":")" + std::string(type) + "\"}";
     expect_refused(with(R"(,"tools":[)" + tool + "]"), ErrorCode::unsupported_feature, "tools[0].type");
     expect_refused(with_tools(R"(,"tool_choice":)" + tool), ErrorCode::unsupported_feature,
@@ -336,6 +401,14 @@ TEST(ResponsesInput, ReasoningMessageAndCallsAreOneTurn) {
       R"({"role":"tool","tool_call_id":"c1","name":"f","content":"one"}])");
 }
 
+TEST(ResponsesInput, CallsHaveTheJoinedNamesOfTheirTools) {
+  const json chat = json::parse(messages_of(
+      of_input(R"({"type":"function_call","call_id":"a","namespace":"crm","name":"find","arguments":"{}"},)"
+               R"({"type":"function_call_output","call_id":"a","output":"x"})")));
+  EXPECT_EQ(chat[0]["tool_calls"][0]["function"]["name"], "crm.find");
+  EXPECT_EQ(chat[1]["name"], "crm.find");
+}
+
 TEST(ResponsesInput, AMessageBehindAMessageBeginsATurn) {
   EXPECT_EQ(messages_of(of_input(R"({"role":"assistant","content":"a"},{"role":"assistant","content":"b"})")),
             R"([{"role":"assistant","content":"a"},{"role":"assistant","content":"b"}])");
@@ -413,8 +486,16 @@ TEST(ResponsesInput, Refusals) {
   expect_refused(of_input(R"({"type":"function_call","call_id":"c","name":"f","arguments":{}})"), invalid,
                  "input[0].arguments");
   expect_refused(
-      of_input(R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}","namespace":"n"})"),
-      unsupported, "input[0].namespace");
+      of_input(R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}","namespace":7})"),
+      invalid, "input[0].namespace");
+  expect_refused(
+      of_input(R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}","namespace":")" +
+               std::string(kMaxToolNameBytes, 'n') + "\"}"),
+      invalid, "input[0].name");
+  expect_refused(
+      of_input(R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}","namespace":")" +
+               std::string(kMaxToolNameBytes + 1, 'n') + "\"}"),
+      invalid, "input[0].namespace");
   expect_refused(of_input(R"({"type":"function_call_output","output":"x"})"), required, "input[0].call_id");
   expect_refused(of_input(R"({"type":"function_call_output","call_id":"c"})"), required, "input[0].output");
   expect_refused(of_input(R"({"type":"reasoning","summary":[{"type":"input_text","text":"x"}]})"),
@@ -480,6 +561,35 @@ TEST(ResponsesWriter, AWholeResponseHasItsItemsAndWhatWasAsked) {
         "output_tokens":5,"output_tokens_details":{"reasoning_tokens":2},"total_tokens":15}})"));
 }
 
+// A name that the model made up has none.
+TEST(ResponsesWriter, ACallNamesItsNamespace) {
+  const std::string body = std::string(R"({"tools":[)") + kAgents + "," + kClock + "]}";
+  UnknownFields unknown;
+  const PackedJson document = test::packed(body);
+  auto tools = read_tools(Fields(document.view(), field_table(), kCreate, unknown), unknown);
+  ASSERT_TRUE(tools.has_value());
+  Writer writer({}, echo_of(body), std::move(tools->namespaces));
+  writer.begin({"req-1", 0, "m", 1});
+  Choice choice;
+  choice.calls = {
+      {"c1", "agents.spawn", "{}", true}, {"c2", "clock", "{}", true}, {"c3", "agents.x", "{}", true}};
+  std::string out;
+  while (writer.whole({&choice, 1}, {}, out)) continue;
+  const json response = json::parse(out);
+  EXPECT_EQ(response["output"][0]["name"], "spawn");
+  EXPECT_EQ(response["output"][0]["namespace"], "agents");
+  for (const std::size_t i : {1, 2}) EXPECT_FALSE(response["output"][i].contains("namespace"));
+  EXPECT_EQ(response["output"][2]["name"], "agents.x");
+  ASSERT_EQ(response["tools"].size(), 2U);
+  EXPECT_EQ(response["tools"][0], json::parse(kAgents));
+  const json limited = whole({}, {}, {},
+                             std::string(R"({"tools":[)") + kAgents + "," + kClock +
+                                 R"(],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[)"
+                                 R"({"type":"function","name":"agents.close"}]}})");
+  EXPECT_EQ(limited["tools"], json::array({json::parse(kAgents)})) << "a namespace stands whole";
+  EXPECT_EQ(response["tools"][1]["name"], "clock");
+}
+
 TEST(ResponsesWriter, AnAnswerCutByItsLengthIsIncomplete) {
   Choice choice;
   choice.reasoning = "hm";
@@ -532,8 +642,9 @@ TEST(ResponsesWriter, WholeAnswersOfManyPieces) {
   EXPECT_EQ(response["instructions"], text);
 }
 
-std::vector<json> streamed(Shape shape, std::initializer_list<AnswerEvents> batches) {
-  Writer writer(shape, Echo());
+std::vector<json> streamed(Shape shape, std::initializer_list<AnswerEvents> batches,
+                           Namespaces namespaces = {}) {
+  Writer writer(shape, Echo(), std::move(namespaces));
   writer.begin({"req-1", 0, "m", 1});
   std::string out;
   Frames frames(StreamFraming::ndjson, out);
@@ -564,6 +675,26 @@ TEST(ResponsesWriter, SummariesHaveTheirOwnEvents) {
   EXPECT_EQ(events[4]["summary_index"], 0);
   EXPECT_EQ(events[6]["text"], "ab");
   EXPECT_EQ(events.back()["response"]["output"][0], events[8]["item"]);
+}
+
+TEST(ResponsesWriter, AStreamedCallNamesItsNamespace) {
+  Namespaces namespaces;
+  namespaces.add({"agents", "spawn"});
+  const auto events =
+      streamed({},
+               {{event::CallBegin{0, "c", "agents.spawn"}, event::CallArguments{0, "{}"}, event::CallEnd{0}},
+                {event::Finish{FinishReason::tool_calls, {}, {}}, event::Ended{}}},
+               std::move(namespaces));
+  std::size_t items = 0;
+  for (const json& event : events) {
+    if (event["type"] == "response.function_call_arguments.done") EXPECT_EQ(event["name"], "spawn");
+    if (!event.contains("item")) continue;
+    ++items;
+    EXPECT_EQ(event["item"]["namespace"], "agents");
+    EXPECT_EQ(event["item"]["name"], "spawn");
+  }
+  EXPECT_EQ(items, 2U);
+  EXPECT_EQ(events.back()["response"]["output"][0]["namespace"], "agents");
 }
 
 TEST(ResponsesWriter, TextBehindACallIsAnotherItem) {

@@ -282,7 +282,7 @@ TEST(CallConstraint, ErrorsNameThePlaceOfTheSchema) {
       R"([{"type":"function","function":{"name":"a","parameters":{"properties":{"x":{"type":"integer"}}}}},)"
       R"({"type":"function","function":{"name":"b","parameters":{"properties":{"y/z":{"$ref":"#/$defs/d"}},)"
       R"("$defs":{"d":{"type":"integer","multipleOf":0.1234567891234567}}}}}])");
-  set.positions = {2, 5};
+  set.positions = {{2}, {5}};
   set.schema_member = "input_schema";
   const Constraint fine{Constraint::Kind::json_object, {}},
       odd{Constraint::Kind::json_schema, test::packed(R"({"properties":{"p":{"pattern":"("}}})")};
