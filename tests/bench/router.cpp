@@ -5,6 +5,7 @@
 // request, which a large body takes from every other client. The frame to a worker is made and dropped.
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -229,7 +230,11 @@ long thread_page_faults() {
   return used.ru_minflt;
 }
 
+// As daemon/serve sets it: each larger block is of fresh pages.
+constexpr int kReturnedAt = 128 * 1024;
+
 int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
+  mallopt(M_MMAP_THRESHOLD, kReturnedAt);
   boost::asio::io_context io(1);
   testing::FakeFleet fleet(io);
   auto settings = bench_settings(options);
@@ -301,7 +306,8 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
     std::printf("%.0f requests/s, %zu measured, %s\n", options.rate, outside.size(),
                 options.stream ? "streamed" : "whole");
     for (const auto& [key, value] : out.items())
-      if (key.ends_with("_us") || key.ends_with("_per_request")) std::printf("  %-34s %8.1f\n", key.c_str(), value.get<double>());
+      if (key.ends_with("_us") || key.ends_with("_per_request"))
+        std::printf("  %-34s %8.1f\n", key.c_str(), value.get<double>());
   }
   return 0;
 }
