@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string_view>
 
@@ -23,8 +24,8 @@ class KeyedHash {
     State s{k0_ ^ 0x736F6D6570736575, k1_ ^ 0x646F72616E646F6D, k0_ ^ 0x6C7967656E657261,
             k1_ ^ 0x7465646279746573};
     const std::uint64_t last = std::uint64_t{text.size()} << 56;
-    for (; text.size() >= 8; text.remove_prefix(8)) s.take(word_of(text.substr(0, 8)));
-    s.take(last | word_of(text));
+    for (; text.size() >= 8; text.remove_prefix(8)) s.take(word_of(text.data(), 8));
+    s.take(last | word_of(text.data(), text.size()));
     s.v2 ^= 0xFF;
     for (int i = 0; i < 3; ++i) s.round();
     return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
@@ -50,12 +51,11 @@ class KeyedHash {
       v0 ^= word;
     }
   };
-  // Up to eight bytes, the first the lowest.
-  static std::uint64_t word_of(std::string_view bytes) noexcept {
+  // n bytes at `at`, at most eight, the first the lowest.
+  static std::uint64_t word_of(const char* at, std::size_t n) noexcept {
     std::uint64_t word = 0;
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-      word |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-    return word;
+    if (n > 0) std::memcpy(&word, at, n);
+    return std::endian::native == std::endian::little ? word : std::byteswap(word);
   }
 
   std::uint64_t k0_, k1_;
