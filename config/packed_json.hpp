@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -99,7 +100,8 @@ class JsonView::Members {
   bool keyed_ = false;
 };
 
-// Owns the bytes of one value, or of none. The bytes are always well formed: JsonView need not check.
+// Owns the bytes of one value, or of none. They are always well formed, so JsonView need not check, and never
+// change, so copies share them, on other threads too.
 class PackedJson {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 30;  // sizes inside are 32 bits
@@ -107,20 +109,21 @@ class PackedJson {
   static constexpr std::size_t kMaxDepth = 64;
 
   PackedJson() = default;
-  explicit PackedJson(JsonView value) : bytes_(value.bytes()) {}  // a copy
+  explicit PackedJson(JsonView value) : PackedJson(std::string(value.bytes())) {}  // a copy of its bytes
   // Bytes from another process, looked through once. invalid_json naming the byte; json_too_deep.
   static Result<PackedJson> from_bytes(std::string bytes);
 
-  bool empty() const noexcept { return bytes_.empty(); }
-  JsonView view() const noexcept { return empty() ? JsonView() : JsonView(bytes_.data()); }
-  const std::string& bytes() const noexcept { return bytes_; }
+  bool empty() const noexcept { return bytes_ == nullptr; }
+  JsonView view() const noexcept { return empty() ? JsonView() : JsonView(bytes_->data()); }
+  std::string_view bytes() const noexcept { return empty() ? std::string_view() : *bytes_; }
   // Its length as JSON text, 0 where there is no value. Precondition: an array, an object or no value.
   std::uint64_t json_bytes() const noexcept { return empty() ? 0 : view().json_bytes(); }
 
  private:
   friend class JsonPacker;
-  explicit PackedJson(std::string bytes) : bytes_(std::move(bytes)) {}
-  std::string bytes_;
+  explicit PackedJson(std::string bytes)
+      : bytes_(bytes.empty() ? nullptr : std::make_shared<const std::string>(std::move(bytes))) {}
+  std::shared_ptr<const std::string> bytes_;  // nullptr: no value
 };
 
 // Writes one value. Containers are opened and closed in pairs; inside an object each value follows its key.

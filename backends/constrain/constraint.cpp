@@ -102,7 +102,7 @@ std::string digest_of(const Constraint& constraint) {
   const char space = constraint.compact ? 'c' : 'f';
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   std::array<unsigned char, 32> digest{};
-  const std::string& source = constraint.source.bytes();
+  const std::string_view source = constraint.source.bytes();
   if (!hash || EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) != 1 ||
       EVP_DigestUpdate(hash.get(), &kind, 1) != 1 || EVP_DigestUpdate(hash.get(), &space, 1) != 1 ||
       EVP_DigestUpdate(hash.get(), source.data(), source.size()) != 1 ||

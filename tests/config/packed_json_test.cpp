@@ -123,7 +123,7 @@ TEST(PackedJson, RefusesWhatTheOtherReaderRefuses) {
 TEST(PackedJson, BytesSurviveTheirWay) {
   for (const char* text : kDocuments) {
     const PackedJson value = packed(text);
-    const auto back = PackedJson::from_bytes(value.bytes());
+    const auto back = PackedJson::from_bytes(std::string(value.bytes()));
     ASSERT_TRUE(back) << text << ": " << back.error().message;
     EXPECT_EQ(back->bytes(), value.bytes());
   }
@@ -131,7 +131,7 @@ TEST(PackedJson, BytesSurviveTheirWay) {
 
 // Cut anywhere, or with any byte changed, they are refused or still well formed: walking them stays inside.
 TEST(PackedJson, BrokenBytesAreRefusedOrHarmless) {
-  const std::string whole = packed(R"({"a":[1,"xy",{"b":2.5}],"c":18446744073709551616,"d":null})").bytes();
+  const std::string whole(packed(R"({"a":[1,"xy",{"b":2.5}],"c":18446744073709551616,"d":null})").bytes());
   for (std::size_t n = 0; n < whole.size(); ++n)
     EXPECT_FALSE(PackedJson::from_bytes(whole.substr(0, n))) << n;
   EXPECT_FALSE(PackedJson::from_bytes(whole + '\0'));
@@ -154,7 +154,7 @@ TEST(PackedJson, BytesFromElsewhereMayNotNestWithoutEnd) {
     JsonPacker packer;
     for (int i = 0; i < levels; ++i) packer.open(JsonKind::array);
     for (int i = 0; i < levels; ++i) packer.close(0);
-    return packer.take().bytes();
+    return std::string(packer.take().bytes());
   };
   EXPECT_TRUE(PackedJson::from_bytes(nested(64)));
   EXPECT_EQ(PackedJson::from_bytes(nested(65)).error().code, ErrorCode::json_too_deep);

@@ -29,13 +29,13 @@ void check_request(const flyball::api::Generate& request) {
   require(request.base.constraint.has_value() == !request.constraint_field.empty());
   if (const auto& constraint = request.base.constraint)
     require(constraint->source.empty() ||
-            flyball::PackedJson::from_bytes(constraint->source.bytes()).has_value());
+            flyball::PackedJson::from_bytes(std::string(constraint->source.bytes())).has_value());
   for (const auto& prompt : request.prompts) {
     const auto* chat = std::get_if<flyball::ChatPrompt>(&prompt);
     if (!chat) continue;
-    require(flyball::PackedJson::from_bytes(chat->messages.bytes()).has_value());
+    require(flyball::PackedJson::from_bytes(std::string(chat->messages.bytes())).has_value());
     for (const auto* part : {&chat->tools, &chat->template_args})
-      require(part->empty() || flyball::PackedJson::from_bytes(part->bytes()).has_value());
+      require(part->empty() || flyball::PackedJson::from_bytes(std::string(part->bytes())).has_value());
   }
 }
 

@@ -253,7 +253,7 @@ class CallStructure {
 
   // Packed JSON nests no deeper on the way to an engine.
   Result<PackedJson> checked(const JsonAnswer* json = nullptr) {
-    auto tag = PackedJson::from_bytes(out_.take().bytes());
+    auto tag = PackedJson::from_bytes(std::string(out_.take().bytes()));
     if (!tag && tag.error().code == ErrorCode::json_too_deep)
       return fail(ErrorCode::unsupported_feature,
                   json != nullptr ? "The tools' parameters or the schema of '" + json->field +
