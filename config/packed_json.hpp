@@ -116,6 +116,7 @@ class PackedJson {
   bool empty() const noexcept { return bytes_ == nullptr; }
   JsonView view() const noexcept { return empty() ? JsonView() : JsonView(bytes_->data()); }
   std::string_view bytes() const noexcept { return empty() ? std::string_view() : *bytes_; }
+  const std::shared_ptr<const std::string>& shared() const noexcept { return bytes_; }  // nullptr: no value
   // Its length as JSON text, 0 where there is no value. Precondition: an array, an object or no value.
   std::uint64_t json_bytes() const noexcept { return empty() ? 0 : view().json_bytes(); }
 

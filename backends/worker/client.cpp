@@ -30,8 +30,8 @@ using std::chrono::steady_clock;
 constexpr std::size_t kReadChunk = 64 * 1024;
 // Starts that the worker has not read yet; beyond it requests are refused as overloaded.
 constexpr std::size_t kMaxUnsentBytes = 2 * kMaxFrameBytes;
-// Frames are sent together up to so many bytes, which is what one write takes; larger ones are not copied
-// again.
+// Pieces of frames are sent together up to so many bytes, which is what one write takes; larger ones are not
+// copied again.
 constexpr std::size_t kJoinedBytes = 64 * 1024;
 // Between a closed socket and the end of its process, and after a drain's deadline.
 constexpr milliseconds kExitGrace{2'000};
@@ -87,11 +87,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Result<TicketId> start(CompletionRequest request, std::shared_ptr<EventSink> sink) {
     if (state_ == State::draining) return fail(ErrorCode::shutting_down, "The engine is shutting down.");
     if (state_ != State::ready) return fail(ErrorCode::model_unavailable, "The engine is not ready.");
-    if (unsent_bytes_ + sending_.size() > kMaxUnsentBytes) {
-      return fail(ErrorCode::overloaded, "The engine does not keep up with new requests: " +
-                                             std::to_string(unsent_bytes_ + sending_.size()) +
-                                             " bytes wait, the limit is " + std::to_string(kMaxUnsentBytes) +
-                                             ".");
+    const std::size_t unread = unsent_bytes_ + sending_.bytes().size();
+    if (unread > kMaxUnsentBytes) {
+      return fail(ErrorCode::overloaded,
+                  "The engine does not keep up with new requests: " + std::to_string(unread) +
+                      " bytes wait, the limit is " + std::to_string(kMaxUnsentBytes) + ".");
     }
     const TicketId ticket = next_ticket_;
     EchoLeft echo;
@@ -171,23 +171,28 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   // ---- out ------------------------------------------------------------------------------------------------
   Result<void> send(const ToWorker& message) {
-    auto frame = encode(message);
+    auto frame = encode_in_pieces(message);
     if (!frame) return pass(frame);
-    unsent_bytes_ += frame->size();
-    if (!unsent_.empty() && unsent_.back().size() + frame->size() <= kJoinedBytes)
-      unsent_.back() += *frame;
-    else
-      unsent_.push_back(std::move(*frame));
-    if (sending_.empty() && socket_.is_open()) write();
+    for (FramePiece& piece : *frame) enqueue(std::move(piece));
+    if (sending_.bytes().empty() && socket_.is_open()) write();
     return {};
+  }
+  void enqueue(FramePiece piece) {
+    unsent_bytes_ += piece.bytes().size();
+    const bool joins = !piece.shared && !unsent_.empty() && !unsent_.back().shared &&
+                       unsent_.back().own.size() + piece.own.size() <= kJoinedBytes;
+    if (joins)
+      unsent_.back().own += piece.own;
+    else
+      unsent_.push_back(std::move(piece));
   }
   void write() {
     sending_ = std::move(unsent_.front());
     unsent_.pop_front();
-    unsent_bytes_ -= sending_.size();
-    asio::async_write(socket_, asio::buffer(sending_),
+    unsent_bytes_ -= sending_.bytes().size();
+    asio::async_write(socket_, asio::buffer(sending_.bytes()),
                       [self = shared_from_this()](error_code error, std::size_t) {
-                        self->sending_.clear();
+                        self->sending_ = {};
                         // A broken socket shows in read() too, which ends the connection.
                         if (!error && !self->unsent_.empty()) self->write();
                       });
@@ -398,9 +403,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   TicketId next_ticket_ = 1;
   std::array<char, kReadChunk> chunk_;
   FrameBuffer received_;
-  std::deque<std::string> unsent_;  // frames, small ones joined
+  std::deque<FramePiece> unsent_;  // of frames in order, small ones joined
   std::size_t unsent_bytes_ = 0;
-  std::string sending_;  // in the kernel's hands
+  FramePiece sending_;  // in the kernel's hands
 };
 
 struct ClientTicket final : Ticket::Impl {

@@ -118,7 +118,7 @@ void put(WireWriter& w, const std::optional<Constraint>& constraint) {
   w.flag(constraint.has_value());
   if (!constraint) return;
   w.u64(static_cast<std::uint64_t>(constraint->kind));
-  w.bytes(constraint->source.bytes());
+  w.bytes(constraint->source.shared());
   w.flag(constraint->compact);
 }
 std::optional<Constraint> get_constraint(WireReader& r) {
@@ -136,7 +136,7 @@ void put(WireWriter& w, const CompletionRequest& q) {
   w.u64(q.prompt.index());
   if (const auto* chat = std::get_if<ChatPrompt>(&q.prompt)) {
     for (const PackedJson* json : {&chat->messages, &chat->tools, &chat->template_args})
-      w.bytes(json->bytes());
+      w.bytes(json->shared());
     w.flag(chat->add_generation_prompt);
     w.flag(chat->control_tokens_in_content);
   } else if (const auto* text = std::get_if<TextPrompt>(&q.prompt)) {
@@ -144,7 +144,7 @@ void put(WireWriter& w, const CompletionRequest& q) {
     w.flag(text->add_special);
   } else if (const auto* infill = std::get_if<InfillPrompt>(&q.prompt)) {
     w.bytes(infill->before);
-    w.bytes(*infill->after);
+    w.bytes(infill->after);
   } else {
     put(w, std::get<TokenPrompt>(q.prompt).tokens);
   }
@@ -485,13 +485,11 @@ TicketId get_ticket(WireReader& r) {
   return ticket;
 }
 
-Result<std::string> framed(WireWriter& w) {
-  if (w.payload().size() > kMaxFrameBytes) {
-    return fail(ErrorCode::body_too_large, "The request takes " + std::to_string(w.payload().size()) +
-                                               " bytes on its way to the engine; the limit is " +
-                                               std::to_string(kMaxFrameBytes) + ".");
-  }
-  return w.framed();
+Result<void> check_length(const WireWriter& w) {
+  if (w.payload_bytes() <= kMaxFrameBytes) return {};
+  return fail(ErrorCode::body_too_large, "The request takes " + std::to_string(w.payload_bytes()) +
+                                             " bytes on its way to the engine; the limit is " +
+                                             std::to_string(kMaxFrameBytes) + ".");
 }
 
 struct Encoder {
@@ -514,18 +512,27 @@ struct Encoder {
   }
 };
 
+Result<std::string> whole(const auto& message) {
+  WireWriter w;
+  std::visit(Encoder{w}, message);
+  if (auto fits = check_length(w); !fits) return pass(fits);
+  return w.framed();
+}
+
 }  // namespace
 
 Result<std::string> encode(const ToWorker& message) {
-  WireWriter w;
-  std::visit(Encoder{w}, message);
-  return framed(w);
+  return whole(message);
+}
+Result<std::string> encode(const ToDaemon& message) {
+  return whole(message);
 }
 
-Result<std::string> encode(const ToDaemon& message) {
+Result<std::vector<FramePiece>> encode_in_pieces(const ToWorker& message) {
   WireWriter w;
   std::visit(Encoder{w}, message);
-  return framed(w);
+  if (auto fits = check_length(w); !fits) return pass(fits);
+  return w.pieces();
 }
 
 Result<ToWorker> decode_to_worker(std::string_view payload) {

@@ -10,9 +10,11 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "backends/memory_need.hpp"
+#include "backends/worker/wire.hpp"
 #include "config/error.hpp"
 
 namespace flyball::worker {
@@ -65,6 +67,8 @@ using ToDaemon = std::variant<Hello, NeedMemory, Ready, Failed, BackendLoad, Tic
 // A whole frame. body_too_large when it would exceed kMaxFrameBytes.
 Result<std::string> encode(const ToWorker& message);
 Result<std::string> encode(const ToDaemon& message);
+// The same frame in pieces, which share the long JSON values of the message.
+Result<std::vector<FramePiece>> encode_in_pieces(const ToWorker& message);
 // Of one payload. `internal` naming the field and the byte.
 Result<ToWorker> decode_to_worker(std::string_view payload);
 Result<ToDaemon> decode_to_daemon(std::string_view payload);

@@ -30,10 +30,29 @@ void WireWriter::bytes(std::string_view value) {
   out_.append(value);
 }
 
+void WireWriter::bytes(const std::shared_ptr<const std::string>& value) {
+  if (value == nullptr || value->size() < kSharedBytes)
+    return bytes(value ? std::string_view(*value) : std::string_view());
+  u64(value->size());
+  shut_bytes_ += out_.size() + value->size();
+  shut_.push_back({std::exchange(out_, {}), nullptr});
+  shut_.push_back({{}, value});
+}
+
+std::vector<FramePiece> WireWriter::pieces() {
+  const auto length = static_cast<std::uint32_t>(payload_bytes());
+  std::string& first = shut_.empty() ? out_ : shut_.front().own;
+  for (std::size_t i = 0; i < kFrameHeaderBytes; ++i)
+    first[i] = static_cast<char>((length >> (8 * i)) & 0xFF);
+  if (!out_.empty()) shut_.push_back({std::move(out_), nullptr});
+  return std::move(shut_);
+}
+
 std::string WireWriter::framed() {
-  const auto length = static_cast<std::uint32_t>(payload().size());
-  for (std::size_t i = 0; i < kFrameHeaderBytes; ++i) out_[i] = static_cast<char>((length >> (8 * i)) & 0xFF);
-  return std::move(out_);
+  std::vector<FramePiece> all = pieces();
+  std::string out = std::move(all.front().own);
+  for (const FramePiece& piece : std::span(all).subspan(1)) out += piece.bytes();
+  return out;
 }
 
 // ---- reading ----------------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/error.hpp"
 #include "config/utf8.hpp"
@@ -20,17 +22,33 @@ namespace flyball::worker {
 inline constexpr std::size_t kMaxFrameBytes = 32U << 20;
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 
+// A stretch of a frame: bytes of its own, or bytes that it shares with the message.
+struct FramePiece {
+  std::string own;
+  std::shared_ptr<const std::string> shared;  // nullptr: the bytes are its own
+  std::string_view bytes() const noexcept { return shared ? std::string_view(*shared) : own; }
+};
+
 class WireWriter {
  public:
+  // A shared string of at least this length becomes a piece of the frame: a copy of it would take fresh pages
+  // from the system, which cost more than the bytes in them.
+  static constexpr std::size_t kSharedBytes = 64 * 1024;
+
   void u64(std::uint64_t value);
   void i32(std::int32_t value);  // zigzag
   void f32(float value);
   void flag(bool value) { u64(value ? 1 : 0); }
   void bytes(std::string_view value);
-  std::string_view payload() const noexcept { return std::string_view(out_).substr(kFrameHeaderBytes); }
-  std::string framed();  // header and payload; nothing is written after it
+  void bytes(const std::shared_ptr<const std::string>& value);  // nullptr: none
+  std::size_t payload_bytes() const noexcept { return shut_bytes_ + out_.size() - kFrameHeaderBytes; }
+  // Header and payload, in the order in which they are sent. Nothing is written after it.
+  std::vector<FramePiece> pieces();
+  std::string framed();  // the same in one string
 
  private:
+  std::vector<FramePiece> shut_;  // all pieces but the last
+  std::size_t shut_bytes_ = 0;
   std::string out_ =
       std::string(kFrameHeaderBytes, '\0');  // room for the header: a frame is not copied for it
 };

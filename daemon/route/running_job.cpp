@@ -26,9 +26,9 @@ using boost::system::error_code;
 constexpr std::chrono::milliseconds kParkedLook{250};
 constexpr std::chrono::seconds kParkedLimit{30};
 
-// Tokens, as estimated, of the prompts that one turn of the loop hands to engines: a start copies the prompt
-// twice, which takes about a millisecond for the 256 KiB of so many. A constraint is copied as often, and its
-// bytes count as a prompt's.
+// Tokens, as estimated, of the prompts that one turn of the loop hands to engines: a start copies a text twice,
+// which takes about a millisecond for the 256 KiB of so many. A chat and a constraint are shared with the frame
+// to the worker; they count as a text does, for the socket copies them.
 constexpr std::uint64_t kCopiedInATurn = 64 * 1024;
 
 const std::string kNone = "none";

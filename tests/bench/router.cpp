@@ -253,7 +253,7 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
   engine.script = [&](const CompletionRequest& request) {
     fleet.acquired.clear();
     fleet.askers.clear();
-    const auto frame = worker::encode(worker::Start{1, request});
+    const auto frame = worker::encode_in_pieces(worker::Start{1, request});
     return frame ? testing::Script{.tokens = 8} : testing::Script{.refuse = frame.error()};
   };
 

@@ -20,6 +20,10 @@ std::string payload_of(const auto& message) {
   return encode(message)->substr(kFrameHeaderBytes);
 }
 
+std::string payload_of(WireWriter& writer) {
+  return writer.framed().substr(kFrameHeaderBytes);
+}
+
 CompletionRequest full_request() {
   CompletionRequest q;
   q.id = "r-1";
@@ -142,7 +146,7 @@ TEST_P(WrongSettings, AreRefused) {
   const std::string unset = payload_of(ToWorker{Start{1, CompletionRequest{}}});
   WireWriter w;
   for (const std::uint64_t v : {wrong.step_budget, wrong.place}) w.u64(v);
-  const auto back = decode_to_worker(unset.substr(0, unset.size() - 2) + std::string(w.payload()));
+  const auto back = decode_to_worker(unset.substr(0, unset.size() - 2) + payload_of(w));
   ASSERT_FALSE(back);
   EXPECT_EQ(back.error().param, wrong.field);
 }
@@ -392,9 +396,40 @@ TEST(WorkerCodec, CountsBeyondTheFrameAreRefusedBeforeAllocating) {
   w.u64(0);          // marks
   w.u64(0);          // no form
   w.u64(4'000'000);  // tokens claimed, none sent
-  const auto back = decode_to_daemon(w.payload());
+  const auto back = decode_to_daemon(payload_of(w));
   ASSERT_FALSE(back);
   EXPECT_EQ(back.error().param, "tokens");
+}
+
+TEST(WorkerCodec, AFrameSharesTheLongValuesOfItsMessage) {
+  const std::string longest(WireWriter::kSharedBytes, 'x');
+  CompletionRequest q = full_request();
+  q.prompt = ChatPrompt{test::packed("[\"" + longest + "\"]"), test::packed("[\"short\"]"),
+                        test::packed("{\"a\":\"" + longest + "\"}"), false, true};
+  const ChatPrompt& chat = std::get<ChatPrompt>(q.prompt);
+  const std::vector<const void*> shared = {chat.messages.shared().get(), chat.template_args.shared().get()};
+  const ToWorker message = Start{1, q};
+  const auto pieces = encode_in_pieces(message);
+  ASSERT_TRUE(pieces);
+  std::string sent;
+  std::vector<const void*> found;
+  for (const FramePiece& piece : *pieces) {
+    EXPECT_FALSE(piece.bytes().empty());
+    sent += piece.bytes();
+    if (piece.shared) found.push_back(piece.shared.get());
+  }
+  EXPECT_EQ(found, shared);
+  EXPECT_EQ(sent, *encode(message));
+  FrameBuffer frames;
+  frames.append(sent);
+  const auto payload = frames.next();
+  ASSERT_TRUE(payload && *payload);
+  const auto back = decode_to_worker(**payload);
+  ASSERT_TRUE(back) << back.error().message;
+  const auto& read = std::get<ChatPrompt>(std::get<Start>(*back).request.prompt);
+  EXPECT_EQ(read.messages.bytes(), chat.messages.bytes());
+  EXPECT_EQ(read.tools.bytes(), chat.tools.bytes());
+  EXPECT_EQ(read.template_args.bytes(), chat.template_args.bytes());
 }
 
 TEST(WorkerCodec, TooLargeARequestIsAnError) {
@@ -432,14 +467,16 @@ TEST(WireReader, IntegersHaveOneSpelling) {
   for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{127}, std::uint64_t{128}, UINT64_MAX}) {
     WireWriter w;
     w.u64(n);
-    WireReader r(w.payload());
+    const std::string payload = payload_of(w);
+    WireReader r(payload);
     EXPECT_EQ(r.u64(UINT64_MAX, "n"), n);
     EXPECT_TRUE(r.finish());
   }
   for (const std::int32_t n : {0, -1, 1, INT32_MIN, INT32_MAX}) {
     WireWriter w;
     w.i32(n);
-    WireReader r(w.payload());
+    const std::string payload = payload_of(w);
+    WireReader r(payload);
     EXPECT_EQ(r.i32("n"), n);
   }
 }
@@ -447,7 +484,8 @@ TEST(WireReader, IntegersHaveOneSpelling) {
 TEST(WireReader, NotANumberIsRefused) {
   WireWriter w;
   w.f32(std::numeric_limits<float>::quiet_NaN());
-  WireReader r(w.payload());
+  const std::string payload = payload_of(w);
+  WireReader r(payload);
   r.f32("x");
   EXPECT_FALSE(r.ok());
 }
