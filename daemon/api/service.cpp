@@ -20,6 +20,7 @@
 #include "daemon/api/receipt_operations.hpp"
 #include "daemon/api/responder.hpp"
 #include "daemon/api/service_state.hpp"
+#include "daemon/http/spare_body.hpp"
 #include "daemon/route/held_bytes.hpp"
 
 namespace flyball::api {
@@ -85,6 +86,7 @@ struct Service::Impl {
 
   const Codecs codecs;
   ServiceState state;
+  http::SpareBody spare_body;
   Responder responder;
   OffLoopRequests off_loop;
   // The threads stand behind `off_loop`, whose requests they work on. There are two, so that no constraint
@@ -108,11 +110,15 @@ class Service::Impl::Parsing final : public OffLoop {
     } catch (const std::bad_alloc&) {
       operation_ = fail(ErrorCode::insufficient_memory, "There is no memory to parse the body in.");
     }
-    std::string().swap(request.body);  // the operation holds what it needs of it
+    // The operation holds what it needs of it.
+    if (!http::SpareBody::keeps(request.body)) std::string().swap(request.body);
   }
 
  private:
-  void go_on() override { service_.carry_out(call, std::move(*operation_)); }
+  void go_on() override {
+    service_.spare_body.keep(std::exchange(call.exchange->request().body, {}));
+    service_.carry_out(call, std::move(*operation_));
+  }
 
   Impl& service_;
   std::optional<Result<Operation>> operation_;
@@ -207,7 +213,10 @@ std::expected<http::Entry, http::Response> Service::check_head(const http::Reque
         entry->match));
   }
   const auto refusal = impl_->charge(*entry, head);
-  if (!refusal) return let_in;
+  if (!refusal) {
+    let_in.room = impl_->spare_body.take(head.content_length.value_or(0));
+    return let_in;
+  }
   return std::unexpected(impl_->responder.refused(*refusal, entry->match, entry->app->id));
 }
 

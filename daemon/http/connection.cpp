@@ -172,6 +172,12 @@ void Connection::receive(std::string_view bytes) {
   }
   if (state_ == State::closed || state_ == State::flushing) return;
   if (state_ == State::idle && (in_.empty() || in_ == "\r")) readable_ = clock_();
+  // Where no earlier bytes wait, the body's parser takes these from where they are.
+  if (state_ == State::body && in_.empty()) {
+    const auto used = feed(bytes);
+    if (!used) return;
+    bytes.remove_prefix(*used);
+  }
   in_.append(bytes);
   process();
 }
@@ -404,23 +410,27 @@ void Connection::on_head(const Head& head) {
     return;
   }
   if (!entry->client.empty()) client_ = std::move(entry->client);
+  parser_->put_body_in(std::move(entry->room));
   entry_ = std::move(entry->ticket);
   if (expects && in_.empty()) append("HTTP/1.1 100 Continue\r\n\r\n");
   state_ = State::body;
   since_ = clock_();
 }
 
+std::optional<std::size_t> Connection::feed(std::string_view bytes) {
+  if (parser_->done()) return 0;
+  const auto used = parser_->feed(bytes);
+  if (used) return *used;
+  const Error error = used.error();
+  refuse(error, &parser_->request());
+  return std::nullopt;
+}
+
 void Connection::on_body_bytes() {
-  if (!parser_->done()) {
-    auto used = parser_->feed(in_);
-    if (!used) {
-      const Error error = used.error();
-      refuse(error, &parser_->request());
-      return;
-    }
-    in_.erase(0, *used);
-    if (!parser_->done()) return;
-  }
+  const auto used = feed(in_);
+  if (!used) return;
+  in_.erase(0, *used);
+  if (!parser_->done()) return;
   Request request = parser_->take();
   parser_.reset();
   request.id = handler_.next_request_id();

@@ -90,6 +90,7 @@ struct Entry {
   std::shared_ptr<void> ticket;  // the handler's own, may be null; until handle() takes it or the request ends
   // The id of the app that asks (by its key, its unix uid, or as default_app); "" for a stranger.
   std::string client;
+  std::string room = {};  // empty: memory to put the body in
 };
 
 // What is behind the connection: the router (daemon/api/service), or a test.
@@ -139,6 +140,10 @@ class Connection {
   // Working from the first byte of a known app's request on; a stranger's, from its whole arrival on.
   Activity activity() const noexcept;
   bool known() const noexcept { return !client_.empty(); }  // an app has been known on it
+  // Bytes still to come of the body being received; 0: no body is, or its length is not known.
+  std::uint64_t body_left() const noexcept {
+    return state_ == State::body && parser_ ? parser_->body_left() : 0;
+  }
   std::uint64_t requests() const noexcept { return requests_; }  // whose whole head has come
   // The owner of the connection's turns: the app last known on it, or all newcomers, or all strangers.
   std::string_view owner() const noexcept;
@@ -159,6 +164,8 @@ class Connection {
   void process();
   void skip_empty_lines();  // before a request
   void on_head(const Head& head);
+  // Bytes that the body's parser took. nullopt: the request was refused for them.
+  std::optional<std::size_t> feed(std::string_view bytes);
   void on_body_bytes();
   void refuse(const Error& error, const Request* head);
   void respond(const Response& response, const Request* request, bool close);

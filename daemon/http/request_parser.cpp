@@ -2,16 +2,46 @@
 
 #include <exception>
 #include <string>
+#include <utility>
 
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
+
+#include "daemon/http/spare_body.hpp"
 
 namespace flyball::http {
 
 namespace beast_http = boost::beast::http;
 
 struct RequestParser::State {
-  beast_http::request_parser<beast_http::string_body> parser;
+  // A body in a string. Beast's string_body writes zeros over each piece's place before it copies the piece.
+  struct AppendedBody {
+    using value_type = std::string;
+
+    class reader {  // Beast's name
+     public:
+      template <bool isRequest, class Fields>
+      reader(beast_http::header<isRequest, Fields>&, value_type& body) : body_(body) {}
+      void init(const boost::optional<std::uint64_t>& length, boost::beast::error_code& ec) {
+        if (length) body_.reserve(SpareBody::room_for(*length));  // begin() has looked at http.body_bytes
+        ec = {};
+      }
+      template <class Buffers>
+      std::size_t put(const Buffers& pieces, boost::beast::error_code& ec) {
+        const std::size_t before = body_.size();
+        for (const boost::asio::const_buffer piece : boost::beast::buffers_range_ref(pieces))
+          body_.append(static_cast<const char*>(piece.data()), piece.size());
+        ec = {};
+        return body_.size() - before;
+      }
+      void finish(boost::beast::error_code& ec) { ec = {}; }
+
+     private:
+      value_type& body_;
+    };
+  };
+
+  beast_http::request_parser<AppendedBody> parser;
   Request request;
   std::uint64_t max_body = 0;
 };
@@ -31,8 +61,7 @@ Error too_large(std::uint64_t limit) {
 
 // Beast reports some refusals by exception (a trailer field over 64 KiB throws std::length_error): nothing of
 // it may leave this file.
-Result<std::size_t> put(beast_http::request_parser<beast_http::string_body>& parser, std::string_view bytes,
-                        std::uint64_t max_body) {
+Result<std::size_t> put(auto& parser, std::string_view bytes, std::uint64_t max_body) {
   boost::beast::error_code ec;
   std::size_t used = 0;
   try {
@@ -102,6 +131,15 @@ Result<std::size_t> RequestParser::feed(std::string_view bytes) {
   if (!done() && bytes.size() - total > kMaxChunkMeta)
     return std::unexpected(bad("A chunk extension or trailer is too long."));
   return total;
+}
+
+void RequestParser::put_body_in(std::string room) {
+  room.clear();
+  state_->parser.get().body() = std::move(room);
+}
+
+std::uint64_t RequestParser::body_left() const noexcept {
+  return state_->parser.content_length_remaining().value_or(0);
 }
 
 bool RequestParser::done() const noexcept {

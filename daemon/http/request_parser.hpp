@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "config/error.hpp"
@@ -27,6 +28,9 @@ class RequestParser {
   // Takes body bytes from the front of `bytes`; how many it used. What it leaves must come again with more
   // behind it. bad_framing (malformed or oversized chunk framing), body_too_large.
   Result<std::size_t> feed(std::string_view bytes);
+  // Puts the body into the memory of `room`, whose own bytes are dropped. Before the first feed().
+  void put_body_in(std::string room);
+  std::uint64_t body_left() const noexcept;  // bytes to come of a Content-Length; 0: none, or chunked
   bool done() const noexcept;
 
   const Request& request() const noexcept;  // without its body

@@ -36,6 +36,8 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 constexpr std::chrono::milliseconds kAcceptPause{
     100};  // after EMFILE and its like: let descriptors come free
 constexpr std::size_t kReadBytes = 16 * 1024;
+// Of a body whose length is known: a read costs as much as the copy of so many bytes.
+constexpr std::size_t kReadOfBody = 64 * 1024;
 // Thousands of strangers may each leave what one read has brought: a few requests' heads.
 constexpr std::size_t kReadOfStranger = 4 * 1024;
 // Bytes that one connection may send in a turn: a body in pieces is made as it is sent.
@@ -88,7 +90,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   ConnectionTable::Id last_id = 0;
   RoundRobin<std::shared_ptr<Session>> turns;
   bool giving_turns = false;
-  std::array<char, kReadBytes> read_buffer;  // shared: bytes are handed on before anybody else reads
+  std::array<char, kReadOfBody> read_buffer;  // shared: bytes are handed on before anybody else reads
   bool accepting = true, closed = false;
 };
 
@@ -160,7 +162,9 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
   void read() {
     auto& buffer = server_->read_buffer;
     error_code ec;
-    const std::size_t most = connection_.known() ? kReadBytes : kReadOfStranger;
+    const std::size_t most = connection_.known()
+                                 ? std::clamp<std::uint64_t>(connection_.body_left(), kReadBytes, kReadOfBody)
+                                 : kReadOfStranger;
     const std::size_t n = socket_.read_some(asio::buffer(buffer, most), ec);
     if (ec == asio::error::would_block || ec == asio::error::try_again) return;
     if (ec == asio::error::eof) {

@@ -17,7 +17,7 @@ struct TestHandler final : Handler {
   }
   std::expected<Entry, Response> check_head(const Request& head, const Peer&) override {
     if (head.path() != "/forbidden" && head.path() != "/last")
-      return Entry{entry, std::string(head.field("Key"))};
+      return Entry{entry, std::string(head.field("Key")), std::exchange(room, {})};
     Response out;
     out.status = 403;
     out.last = head.path() == "/last";
@@ -29,6 +29,7 @@ struct TestHandler final : Handler {
   }
   void handle(std::shared_ptr<Exchange> exchange) override {
     bodies.push_back(exchange->request().body);
+    memory = exchange->request().body.data();
     EXPECT_EQ(exchange->take_entry(), entry);
     if (exchange->request().path() == "/now") {
       Response out;
@@ -52,6 +53,8 @@ struct TestHandler final : Handler {
   std::vector<std::shared_ptr<Exchange>> held;
   std::vector<std::string> bodies;
   std::shared_ptr<void> entry = std::make_shared<int>();
+  std::string room;              // for the next body
+  const char* memory = nullptr;  // of the latest body
   std::vector<Error> refusals;
   int ids = 0;
   bool draining = false;
@@ -104,6 +107,48 @@ TEST_F(ConnectionTest, answers_byte_exactly_however_the_input_is_cut) {
     EXPECT_EQ(send(kNow.substr(0, cut)), "");
     EXPECT_EQ(send(kNow.substr(cut)), kNowAnswer) << cut;
   }
+}
+
+TEST_F(ConnectionTest, ReadsAChunkedBodyAndThePipelineBehindItHoweverTheInputIsCut) {
+  const std::string all =
+      "POST /now HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nh\r\n1;x=y\r\ni\r\n0\r\n\r\n" +
+      kNow;
+  for (std::size_t cut = 1; cut < all.size(); ++cut)
+    for (std::size_t second = cut; second < all.size(); ++second) {
+      handler.ids = 0;
+      open();
+      std::string out = send(all.substr(0, cut));
+      out += send(all.substr(cut, second - cut));
+      out += send(all.substr(second));
+      EXPECT_EQ(out.substr(0, kNowAnswer.size()), kNowAnswer) << cut << " " << second;
+      EXPECT_NE(out.find("req-2"), std::string::npos) << cut << " " << second;
+    }
+}
+
+TEST_F(ConnectionTest, SaysHowManyBytesOfABodyAreToCome) {
+  EXPECT_EQ(connection->body_left(), 0U);
+  connection->receive("POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nab");
+  EXPECT_EQ(connection->body_left(), 7U);
+  connection->receive("cdefgh");
+  EXPECT_EQ(connection->body_left(), 1U);
+  connection->receive("iPOST");
+  EXPECT_EQ(connection->body_left(), 0U);
+  EXPECT_EQ(handler.bodies.at(0), "abcdefghi");
+  open();
+  connection->receive("POST /later HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc");
+  EXPECT_EQ(connection->body_left(), 0U) << "nobody knows";
+}
+
+TEST_F(ConnectionTest, PutsABodyIntoTheRoomThatTheHandlerHas) {
+  handler.room = std::string(100, 'x');
+  const char* const memory = handler.room.data();
+  send("POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + std::string(40, 'b'));
+  send(std::string(60, 'c'));
+  EXPECT_EQ(handler.bodies.at(0), std::string(40, 'b') + std::string(60, 'c'));
+  EXPECT_EQ(handler.memory, memory);
+  handler.room = std::string(100, 'x');
+  send(kNow);
+  EXPECT_EQ(handler.bodies.at(1), "hi") << "a short body shows nothing of an earlier one";
 }
 
 TEST_F(ConnectionTest, EmptyLinesBetweenRequestsAreSkippedHoweverTheInputIsCut) {
