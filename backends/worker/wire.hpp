@@ -31,8 +31,8 @@ struct FramePiece {
 
 class WireWriter {
  public:
-  // A shared string of at least this length becomes a piece of the frame: a copy of it would take fresh pages
-  // from the system, which cost more than the bytes in them.
+  // A shared string of at least this length becomes a piece of the frame: a copy would cost its bytes, and
+  // often fresh pages from the system.
   static constexpr std::size_t kSharedBytes = 64 * 1024;
 
   void u64(std::uint64_t value);

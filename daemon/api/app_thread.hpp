@@ -1,6 +1,6 @@
-// A thread for work that would hold up the loop: large bodies are parsed on one, constraints compiled on
-// another. It does one task at a time. Apps take turns, so that a task waits for the one that runs and for at
-// most one task of each other app; an app's own tasks run in order of arrival.
+// A thread for work that would hold up the loop: one parses large bodies and puts large prompts into their
+// models' words, another compiles constraints. It does one task at a time. Apps take turns, so that a task
+// waits for the one that runs and for at most one task of each other app.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,8 @@ class AppThread {
 
   // The caller bounds what waits: each task is one connection's request, and its bytes are of the app's
   // HeldBytes.
-  void add(const std::string& app, std::shared_ptr<Task> task);
+  enum class Order { arrival, first };  // behind the app's own tasks that wait, or before them
+  void add(const std::string& app, std::shared_ptr<Task> task, Order order = Order::arrival);
   // Takes back a task that waits. False: its work() has begun.
   bool take_back(const Task& task);
 

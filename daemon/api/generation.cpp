@@ -32,13 +32,16 @@ class Generation::Suiting final : public OffLoop {
           const BackendInfo* file)
       : OffLoop(generation.off_loop_, generation.parsing_thread_, std::move(request)),
         generation_(generation),
+        predictor_(generation.service_.dispatcher.predictor()),
         asked_(std::move(asked)),
         model_(model),
         file_(file) {}
 
+  // Without `generation_`, which ends before the thread.
   void work() override {
     try {
       suited_ = suit_to_model(asked_, file_);
+      if (suited_) asked_.prints = predictor_.prints_of(asked_.prompts, call.app->id);
     } catch (const std::bad_alloc&) {
       no_memory_ = true;
     }
@@ -48,12 +51,13 @@ class Generation::Suiting final : public OffLoop {
   void go_on() override {
     if (no_memory_)
       return generation_.responder_.answer(
-          call, fail(ErrorCode::insufficient_memory, "There is no memory to tell the model its tools in."));
+          call, fail(ErrorCode::insufficient_memory, "There is no memory to put the prompt together in."));
     if (!suited_) return generation_.responder_.answer(call, pass(suited_));
     generation_.admit(call, std::move(asked_), model_, file_);
   }
 
   Generation& generation_;
+  const predict::Predictor& predictor_;
   Generate asked_;
   const config::ModelEntry& model_;  // owned by the call's state
   const BackendInfo* const file_;    // the same
@@ -120,8 +124,10 @@ void Generation::run(const Call& call, Generate request) {
   request.named = named->name;
   const config::ModelEntry& model = *named->entry;
   const BackendInfo* const file = call.state->settings->file_of(model);
-  if (suited_bytes(request) > kParsedOnLoop && !suits_any_model(request, file))
-    return off_loop_.begin(std::make_shared<Suiting>(*this, call, std::move(request), model, file));
+  // Before the app's other bodies, so that a burst of them does not hold up its first request.
+  if (suited_bytes(request) > kParsedOnLoop)
+    return off_loop_.begin(std::make_shared<Suiting>(*this, call, std::move(request), model, file),
+                           AppThread::Order::first);
   if (const auto suited = suit_to_model(request, file); !suited) return responder_.answer(call, pass(suited));
   admit(call, std::move(request), model, file);
 }
@@ -180,6 +186,7 @@ void Generation::submit(const Call& call, Checked checked) {
                                          .traits = std::move(checked.traits),
                                          .base = std::move(request.base),
                                          .prompts = std::move(request.prompts),
+                                         .prints = std::move(request.prints),
                                          .n = request.n,
                                          .ignored_fields = request.unknown.listed(),
                                          .tools_in_system_message = request.tools_in_system_message,

@@ -24,6 +24,7 @@
 #include "daemon/api/framing.hpp"
 #include "daemon/api/tool_set.hpp"
 #include "daemon/http/message.hpp"
+#include "daemon/predict/prefix_blocks.hpp"
 #include "daemon/route/facts.hpp"
 
 namespace flyball::api {
@@ -106,8 +107,10 @@ struct Generate {
   std::optional<StreamFraming> stream;  // nullopt: one document
   bool seeded = false;                  // the client gave a seed
   bool has_tools = false, wants_json = false;
-  std::uint32_t n = 1;           // answers per prompt
-  std::vector<Prompt> prompts;   // one for chat
+  std::uint32_t n = 1;          // answers per prompt
+  std::vector<Prompt> prompts;  // one for chat
+  // One for each prompt as its model reads it, if another thread has taken them; else empty.
+  std::vector<std::shared_ptr<const predict::PromptPrint>> prints;
   std::string constraint_field;  // the place of base.constraint in the body, in the API's own terms
   CompletionRequest base;        // all but id and prompt; its seed is the first choice's
   std::uint64_t prompt_bytes = 0;

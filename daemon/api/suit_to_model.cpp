@@ -71,10 +71,6 @@ Result<void> check_infill(const Generate& request, const BackendInfo* file) {
 
 }  // namespace
 
-bool suits_any_model(const Generate& request, const BackendInfo* file) {
-  return !request.call_constraint && !needs_told_tools(request, file);
-}
-
 std::size_t suited_bytes(const Generate& request) {
   return request.prompt_bytes +
          (request.base.constraint ? request.base.constraint->source.bytes().size() : 0);

@@ -23,7 +23,8 @@ struct RequestParser::State {
       template <bool isRequest, class Fields>
       reader(beast_http::header<isRequest, Fields>&, value_type& body) : body_(body) {}
       void init(const boost::optional<std::uint64_t>& length, boost::beast::error_code& ec) {
-        if (length) body_.reserve(SpareBody::room_for(*length));  // begin() has looked at http.body_bytes
+        // begin() has looked at http.body_bytes.
+        if (length && body_.capacity() < *length) body_.reserve(SpareBody::room_for(*length));
         ec = {};
       }
       template <class Buffers>
@@ -118,8 +119,8 @@ Result<RequestParser> RequestParser::begin(const Head& head, std::string_view he
 }
 
 Result<std::size_t> RequestParser::feed(std::string_view bytes) {
-  // Beast 1.81 asserts when it has seen "0\r\n" and is given the fourth byte alone; no chunked body is shorter
-  // than "0\r\n\r\n", so it gets to see none that short.
+  // Beast 1.81 asserts when it has seen "0\r\n" and is given the fourth byte alone; no chunked body is
+  // shorter than "0\r\n\r\n", so it gets to see none that short.
   if (state_->request.chunked && !done() && bytes.size() < kShortestChunked) return 0;
   std::size_t total = 0;
   while (!done() && total < bytes.size()) {

@@ -36,7 +36,7 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 constexpr std::chrono::milliseconds kAcceptPause{
     100};  // after EMFILE and its like: let descriptors come free
 constexpr std::size_t kReadBytes = 16 * 1024;
-// Of a body whose length is known: a read costs as much as the copy of so many bytes.
+// One read of a body whose length is known costs as much as the copy of so many bytes.
 constexpr std::size_t kReadOfBody = 64 * 1024;
 // Thousands of strangers may each leave what one read has brought: a few requests' heads.
 constexpr std::size_t kReadOfStranger = 4 * 1024;
@@ -72,8 +72,8 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
 
   static asio::awaitable<void> accept_loop(std::shared_ptr<Impl> self, std::shared_ptr<ListeningPort> port);
   void adopt(Socket socket, int family);
-  // Sessions work in turns, one in each visit of the loop, and owners (apps, newcomers, strangers) take turns:
-  // the connections of one owner, however many ask much at once, never stand before another owner's.
+  // Sessions work in turns, one in each visit of the loop, and owners (apps, newcomers, strangers) take
+  // turns: the connections of one owner, however many ask much at once, never stand before another owner's.
   void ask_turn(std::shared_ptr<Session> session, std::string_view owner);
   void give_turn();
   // Tells the client of a session that is in neither container that the server is full.
@@ -394,7 +394,8 @@ void Server::close_all() {
     const auto session = impl_->sessions.begin()->second;
     session->close();
   }
-  while (impl_->turns.take()) {}  // they hold the sessions, which hold this
+  while (impl_->turns.take()) {
+  }  // they hold the sessions, which hold this
   while (!impl_->leaving.empty()) {
     const auto session = impl_->leaving.front();
     session->close();

@@ -24,14 +24,15 @@ class SpareBody {
   static bool keeps(const std::string& body) noexcept {
     return body.capacity() >= kLeast && body.capacity() <= kMost;
   }
-  // An empty string, with room for so many bytes if there is a spare that has it.
+  // An empty string, with room for so many bytes if there is a spare that has it. A body is charged by its
+  // length: it gets no more than twice that.
   std::string take(std::uint64_t bytes) {
-    if (bytes < kLeast || bytes > spare_.capacity()) return {};
+    if (bytes < kLeast || bytes > spare_.capacity() || spare_.capacity() / 2 > bytes) return {};
     return std::exchange(spare_, {});
   }
-  // The larger of `body` and the spare at hand.
+  // In place of the spare at hand.
   void keep(std::string body) {
-    if (!keeps(body) || body.capacity() <= spare_.capacity()) return;
+    if (!keeps(body)) return;
     spare_ = std::move(body);
     spare_.clear();
   }

@@ -232,6 +232,15 @@ struct Predictor::Model {
   std::map<std::string, AnswerLength, std::less<>> answers;  // by app
 };
 
+std::vector<std::shared_ptr<const PromptPrint>> Predictor::prints_of(std::span<const Prompt> prompts,
+                                                                     std::string_view app) const {
+  std::vector<std::shared_ptr<const PromptPrint>> out;
+  out.reserve(prompts.size());
+  for (const Prompt& prompt : prompts)
+    out.push_back(std::make_shared<const PromptPrint>(print_of(prompt, app)));
+  return out;
+}
+
 Predictor::Predictor(KeyedHash hash, const DeviceGroups& devices)
     : hash_(hash), eviction_({kEviction}, /*trusted=*/true) {
   for (const std::vector<std::string>& kinds : devices) devices_.push_back({kinds, {}});

@@ -134,9 +134,12 @@ class Predictor {
   Predictor(const Predictor&) = delete;  // its places point to it
   Predictor& operator=(const Predictor&) = delete;
 
+  // On any thread.
   PromptPrint print_of(const Prompt& prompt, std::string_view app) const {
     return predict::print_of(prompt, app, hash_);
   }
+  std::vector<std::shared_ptr<const PromptPrint>> prints_of(std::span<const Prompt> prompts,
+                                                            std::string_view app) const;
 
   // A trial is a request at an engine that nobody has measured with the model nor seen at work with it. One
   // runs at a time; after this many in a row that showed nothing the next is due after kTrialRest. None is

@@ -29,7 +29,8 @@
 
 namespace flyball::predict {
 class Predictor;
-}
+struct PromptPrint;
+}  // namespace flyball::predict
 
 namespace flyball::route {
 
@@ -54,6 +55,8 @@ struct JobSpec {
   RequestTraits traits;
   CompletionRequest base;  // all but id, prompt and resumption; its seed is the first answer's
   std::vector<Prompt> prompts;
+  // One for each prompt; empty: not taken yet.
+  std::vector<std::shared_ptr<const predict::PromptPrint>> prints = {};
   std::uint32_t n = 1;                              // answers to each prompt
   std::vector<std::string> ignored_fields = {};     // for the receipt
   bool tools_in_system_message = false;             // for the receipt

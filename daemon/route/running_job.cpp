@@ -26,9 +26,9 @@ using boost::system::error_code;
 constexpr std::chrono::milliseconds kParkedLook{250};
 constexpr std::chrono::seconds kParkedLimit{30};
 
-// Tokens, as estimated, of the prompts that one turn of the loop hands to engines: a start copies a text twice,
-// which takes about a millisecond for the 256 KiB of so many. A chat and a constraint are shared with the frame
-// to the worker; they count as a text does, for the socket copies them.
+// Tokens, as estimated, of the prompts that one turn of the loop hands to engines: a start copies a text
+// twice, which takes about a millisecond for the 256 KiB of so many. A long chat or constraint is shared with
+// the frame to the worker; it counts as a text does, for the socket copies it.
 constexpr std::uint64_t kCopiedInATurn = 64 * 1024;
 
 const std::string kNone = "none";
@@ -96,9 +96,8 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       look_(dispatcher_->io),
       deadline_(dispatcher_->io),
       reconsider_(dispatcher_->io) {
-  for (const Prompt& prompt : spec_.prompts)
-    prints_.push_back(
-        std::make_shared<const predict::PromptPrint>(dispatcher_->predictor.print_of(prompt, spec_.app.id)));
+  prints_ = std::move(spec_.prints);
+  if (prints_.empty()) prints_ = dispatcher_->predictor.prints_of(spec_.prompts, spec_.app.id);
   // Its constraint was compiled meanwhile.
   if (spec_.base.constraint)
     spec_.traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(waited());

@@ -31,12 +31,20 @@ TEST(SpareBody, LendsNothingToABodyThatIsShortOrDoesNotFit) {
   EXPECT_GE(spare.take(SpareBody::kLeast).capacity(), 2 * SpareBody::kLeast) << "it is still there";
 }
 
-TEST(SpareBody, KeepsTheLargestBodyWithinItsBound) {
+// A body is charged by its length.
+TEST(SpareBody, LendsNoMoreThanTwiceWhatABodyIsChargedWith) {
+  SpareBody spare;
+  spare.keep(body_of(SpareBody::kMost));
+  EXPECT_LT(spare.take(SpareBody::kMost / 2 - 1).capacity(), SpareBody::kLeast);
+  EXPECT_GE(spare.take(SpareBody::kMost / 2).capacity(), SpareBody::kMost);
+}
+
+TEST(SpareBody, KeepsTheLastBodyWithinItsBound) {
   SpareBody spare;
   for (const std::size_t bytes :
-       {SpareBody::kLeast, SpareBody::kMost, SpareBody::kMost + 1, 2 * SpareBody::kLeast})
+       {SpareBody::kLeast, SpareBody::kMost, SpareBody::kMost + 1, SpareBody::kLeast - 1})
     spare.keep(body_of(bytes));
-  const std::string room = spare.take(SpareBody::kLeast);
+  const std::string room = spare.take(SpareBody::kMost);
   EXPECT_GE(room.capacity(), SpareBody::kMost);
   EXPECT_LT(room.capacity(), SpareBody::kMost + 1);
 }
