@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/app_models.hpp"
 #include "daemon/api/answer_share.hpp"
 #include "daemon/api/request_ids.hpp"
 #include "daemon/api/slo_fields.hpp"
@@ -121,7 +122,6 @@ void Generation::run(const Call& call, Generate request) {
     return responder_.answer(call, pass(known));
   const auto named = call.state->apps.model_for(app, request.model);
   if (!named) return responder_.answer(call, pass(named));
-  request.named = named->name;
   const config::ModelEntry& model = *named->entry;
   const BackendInfo* const file = call.state->settings->file_of(model);
   // Before the app's other bodies, so that a burst of them does not hold up its first request.
@@ -139,6 +139,7 @@ void Generation::admit(const Call& call, Generate request, const config::ModelEn
   if (!max_tokens) return responder_.answer(call, pass(max_tokens));
   request.base.max_tokens = *max_tokens;  // the traits have the same
   route::RequestTraits traits = traits_of(request);
+  traits.model_as_asked = config::named_model(call.state->settings->config.models, request.model).name;
   if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
     return responder_.answer(call, pass(read));
   if (!request.seeded) request.base.sampling.seed = seeds_();

@@ -30,7 +30,7 @@ const char* to_string(Generate::Kind kind) noexcept {
 route::RequestTraits traits_of(const Generate& request) {
   route::RequestTraits out;
   out.operation = to_string(request.kind);
-  out.model_as_asked = request.named;
+  out.model_as_asked = request.model;
   out.prompt_bytes = request.prompt_bytes;
   out.max_tokens = request.base.max_tokens;
   out.n = request.n;

@@ -103,7 +103,6 @@ struct Generate {
 
   Kind kind = Kind::chat;
   std::string model;                    // as the client wrote it; "" if absent
-  std::string named;                    // NamedModel::name of that, once the model is known
   std::optional<StreamFraming> stream;  // nullopt: one document
   bool seeded = false;                  // the client gave a seed
   bool has_tools = false, wants_json = false;
@@ -128,7 +127,8 @@ struct Generate {
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };
 const char* to_string(Generate::Kind kind) noexcept;  // "chat", "completion"
-// The policy's view of the request.
+// The policy's view of the request. The caller, who knows the models, takes the default tag off
+// model_as_asked (config::named_model).
 route::RequestTraits traits_of(const Generate& request);
 
 struct ListedModel {

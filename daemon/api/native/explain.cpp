@@ -33,7 +33,6 @@ Result<Explain> parse_explain(std::string_view text) {
     auto request = openai::parse_generate(kind, body, openai::kExplain);
     if (!request) return pass(request);
     out.traits = traits_of(*request);
-    out.traits.model_as_asked = request->model;
     out.unknown = std::move(request->unknown);
   } else {
     const auto ok = check_members(body, openai::field_table(), FieldOf::body, kAsChat, {}, out.unknown);

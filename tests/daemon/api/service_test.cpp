@@ -6,7 +6,9 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <spdlog/sinks/ringbuffer_sink.h>
@@ -127,6 +129,27 @@ TEST_F(ServiceTest, models_answer_to_their_names_with_the_default_tag_in_every_a
     EXPECT_EQ(status(get("/v1/models/" + std::string(name))), 200);
   }
   EXPECT_EQ(rig.cpu().started.size(), 10U);
+}
+
+TEST_F(ServiceTest, policies_see_a_models_name_without_the_default_tag) {
+  auto settings = make_settings();
+  settings->tree = tree_of(R"(rules:
+  - {id: plain, because: b, when: {fact: request.model, eq: demo}, use: vulkan}
+default: {because: b, use: cpu}
+)");
+  Rig plain(settings, make_hardware(true));
+  const auto chat = [](std::size_t bytes) {
+    return std::string(R"({"model":"demo:latest","messages":[{"role":"user","content":")")
+        .append(bytes, 'x')
+        .append(R"("}]})");
+  };
+  for (const auto& [path, body] : {std::pair("/v1/chat/completions", chat(2)),
+                                   std::pair("/v1/chat/completions", chat(20'000)),  // over kParsedOnLoop
+                                   std::pair("/v1/route/explain", chat(2))}) {
+    Wire wire(plain);
+    wire.send(post(path, body));
+    EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=vulkan; rule=plain; model=demo") << path;
+  }
 }
 
 TEST_F(ServiceTest, unknown_paths_are_refused_in_the_shape_of_the_api_that_has_such_paths) {
