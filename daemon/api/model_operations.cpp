@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <ctime>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,19 +21,21 @@
 namespace flyball::api {
 namespace {
 
-ListedModel listed(const InForce& state, const config::ModelEntry& model, std::string unavailable,
-                   LoadedModel loaded) {
+ListedModel listed(const InForce& state, const config::ModelEntry& model,
+                   const std::map<std::string, std::string>& unavailable,
+                   const std::map<std::string, LoadedModel>& loaded) {
   const BackendInfo* const file = state.settings->file_of(model);
-  ListedModel out{&model,
-                  std::move(unavailable),
-                  std::move(loaded.digest),
-                  traits_of(file),
-                  route::served_context(model, file),
-                  file,
-                  loaded.bytes,
-                  loaded.device_bytes};
-  if (loaded.ends_in)
-    out.expires_at = std::time(nullptr) + std::chrono::ceil<std::chrono::seconds>(*loaded.ends_in).count();
+  ListedModel out{&model, {}, {}, traits_of(file), route::served_context(model, file), file};
+  if (const auto why = unavailable.find(model.id); why != unavailable.end()) out.unavailable = why->second;
+  const auto found = loaded.find(model.id);
+  if (found == loaded.end()) return out;
+  const LoadedModel& one = found->second;
+  out.loaded = true;
+  out.digest = one.digest;
+  out.held_bytes = one.bytes;
+  out.device_bytes = one.device_bytes;
+  if (one.ends_in)
+    out.expires_at = std::time(nullptr) + std::chrono::ceil<std::chrono::seconds>(*one.ends_in).count();
   return out;
 }
 
@@ -38,13 +43,11 @@ ListedModel listed(const InForce& state, const config::ModelEntry& model, std::s
 
 void ModelOperations::run(const Call& call, ListModels operation) {
   const ModelsSeen seen = service_.models_seen(*call.state);
-  auto unavailable = unavailable_models(seen);
-  auto loaded = loaded_models(seen);
+  const auto unavailable = unavailable_models(seen);
+  const auto loaded = loaded_models(seen);
   std::vector<ListedModel> models;
   for (const config::ModelEntry& model : call.state->settings->config.models)
-    if (config::may_use(*call.app, model))
-      models.push_back(
-          listed(*call.state, model, std::move(unavailable[model.id]), std::move(loaded[model.id])));
+    if (config::may_use(*call.app, model)) models.push_back(listed(*call.state, model, unavailable, loaded));
   responder_.answer(call, operation.answer(models, started_));
 }
 
@@ -54,10 +57,9 @@ void ModelOperations::run(const Call& call, ShowModel operation) {
   auto model = call.state->apps.model_for(*call.app, operation.name);
   if (!model) return responder_.answer(call, pass(model));
   const ModelsSeen seen = service_.models_seen(*call.state);
-  const std::string& id = model->entry->id;
-  responder_.answer(call, operation.answer(listed(*call.state, *model->entry, unavailable_models(seen)[id],
-                                                  loaded_models(seen)[id]),
-                                           started_));
+  responder_.answer(
+      call, operation.answer(
+                listed(*call.state, *model->entry, unavailable_models(seen), loaded_models(seen)), started_));
 }
 
 void ModelOperations::run(const Call& call, ListEngines) {

@@ -134,11 +134,12 @@ route::RequestTraits traits_of(const Generate& request);
 struct ListedModel {
   const config::ModelEntry* entry;
   std::string unavailable;  // why no engine can serve it; "": one can, as far as it is known
-  std::string digest;       // of the file that an engine has loaded (BackendInfo::digest); "": none has
+  std::string digest;       // BackendInfo::digest of the loaded file; "": none is, or engines differ in it
   config::ModelTraits traits;
   std::uint32_t context = 0;          // tokens that one sequence may hold; 0: not known
   const BackendInfo* file = nullptr;  // what the model's file says of itself; nullptr: not known
-  std::uint64_t held_bytes = 0;       // that its engines hold; 0: none has loaded it, or it is not known
+  bool loaded = false;                // an engine has loaded it; the members below are of such a model
+  std::uint64_t held_bytes = 0;       // that its engines hold; 0: not known
   std::uint64_t device_bytes = 0;     // of them those on devices
   // When the last of its engines ends for want of work, in seconds since the epoch; nullopt: never.
   std::optional<std::int64_t> expires_at = {};

@@ -104,7 +104,7 @@ http::Response ps_answer(std::span<const ListedModel> models, std::int64_t creat
   std::string body = R"({"models":[)";
   bool is_first = true;
   for (const ListedModel& model : models) {
-    if (model.digest.empty()) continue;  // no engine has it loaded
+    if (!model.loaded) continue;
     if (!std::exchange(is_first, false)) body.push_back(',');
     append_model(body, model, models, created, model.held_bytes > 0 ? model.held_bytes : file_bytes(model));
     append_member(body, "expires_at", rfc3339(model.expires_at.value_or(created + kForever)));

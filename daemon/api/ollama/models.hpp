@@ -13,7 +13,8 @@ namespace flyball::api::ollama {
 
 // {"models":[{"name","model","modified_at","size","digest","details"}...]}
 http::Response tags_answer(std::span<const ListedModel> models, std::int64_t created);
-// Models that an engine has loaded, in the same form, each with its "context_length".
+// Models that an engine has loaded, in the same form, each with "expires_at", "size_vram" and, if it is
+// known, "context_length".
 http::Response ps_answer(std::span<const ListedModel> models, std::int64_t created);
 // {"details","model_info","capabilities",...}
 http::Response show_answer(const ListedModel& model, std::int64_t created);

@@ -448,8 +448,12 @@ TEST(OllamaModels, NamesSizesAndDetails) {
   EXPECT_EQ(tags["models"][0]["details"]["parameter_size"], "1.5B");
   EXPECT_EQ(tags["models"][0]["details"]["quantization_level"], "Q4_K");
   EXPECT_EQ(json::parse(ps_answer({&model, 1}, 0).body)["models"].size(), 0U) << "it is not loaded";
-  model.digest = "d";
+  model.loaded = true;
   json loaded = json::parse(ps_answer({&model, 1}, 0).body)["models"][0];
+  EXPECT_EQ(loaded["digest"], "") << "two engines have loaded different files";
+  model.digest = "d";
+  loaded = json::parse(ps_answer({&model, 1}, 0).body)["models"][0];
+  EXPECT_EQ(loaded["digest"], "d");
   EXPECT_EQ(loaded["context_length"], 4096);
   EXPECT_EQ(loaded["size"], 1000) << "of the file: nothing is known of memory";
   EXPECT_EQ(loaded["size_vram"], 0);

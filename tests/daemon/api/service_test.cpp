@@ -152,6 +152,27 @@ default: {because: b, use: cpu}
   }
 }
 
+TEST_F(ServiceTest, ollamas_list_of_loaded_models_has_those_whose_engines_differ_in_the_file) {
+  const auto loaded = [&] {
+    Wire wire(rig);
+    wire.send(get("/api/ps"));
+    return json::parse(wire.answer().body)["models"];
+  };
+  rig.fleet.stopped = {"cpu", "vulkan"};
+  rig.cpu().info_of_the_model().digest = "a";
+  rig.vulkan().info_of_the_model().digest = "b";
+  EXPECT_TRUE(loaded().empty());
+  rig.fleet.stopped = {"vulkan"};
+  json models = loaded();
+  ASSERT_EQ(models.size(), 1U) << "no engine has loaded the other model";
+  EXPECT_EQ(models[0]["name"], "demo:latest");
+  EXPECT_EQ(models[0]["digest"], "a");
+  rig.fleet.stopped.clear();
+  models = loaded();
+  ASSERT_EQ(models.size(), 1U);
+  EXPECT_EQ(models[0]["digest"], "");
+}
+
 TEST_F(ServiceTest, unknown_paths_are_refused_in_the_shape_of_the_api_that_has_such_paths) {
   const auto look = [&](std::string_view path) {
     Wire wire(rig);
