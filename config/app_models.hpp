@@ -16,7 +16,7 @@ inline constexpr std::string_view kDefaultTag = ":latest";
 bool is_called(const ModelEntry& model, std::string_view name);
 struct NamedModel {
   const ModelEntry* entry = nullptr;  // nullptr: there is none
-  // As the client wrote it, without the default tag unless a model is called by the whole; a view of that.
+  // The client's text, without the default tag unless a model is called by the whole; a view of that text.
   std::string_view name = {};
 };
 // The model that a client means, by id or alias, either with the default tag or without.

@@ -32,8 +32,9 @@ class DeclaredTools {
   const std::vector<Tool>& all() const noexcept { return tools_; }
   bool empty() const noexcept { return tools_.empty(); }
 
-  PackedJson json =
-      {};  // an element for each tool, as ToolSet::tools has them; none where there are no tools
+  // An array with an element for each tool, as ToolSet::tools has them. A request without tools may have an
+  // empty array or no JSON here.
+  PackedJson json = {};
 
  private:
   std::vector<Tool> tools_;
@@ -43,7 +44,7 @@ class DeclaredTools {
 struct ToolChoice {
   ToolSet::Choice choice = ToolSet::Choice::automatic;
   std::string_view named = {};  // required: the declared tool that is called; "": any
-  // Whether the answer may call each declared tool; empty: all.
+  // One element for each declared tool: the answer may call it. Empty: it may call all.
   std::vector<bool> allowed = {};
   bool parallel = true;  // an answer may have several calls
 };

@@ -38,7 +38,7 @@ class Generation::Suiting final : public OffLoop {
         model_(model),
         file_(file) {}
 
-  // Without `generation_`, which ends before the thread.
+  // It touches nothing of `generation_`, which ends before the thread.
   void work() override {
     try {
       suited_ = suit_to_model(asked_, file_);
@@ -77,7 +77,7 @@ class Generation::Compiling final : public OffLoop {
   void work() override {
     try {
       verdict_ = generation_.verdicts_.judge(call.app->id, *checked_.request.base.constraint);
-      // On this thread, since it walks the constraint, which may be as long as the request.
+      // constraint_refusal() walks the constraint, which may be as long as the request.
       if (verdict_.refusal) refusal_ = constraint_refusal(checked_.request, *verdict_.refusal);
     } catch (const std::bad_alloc&) {
       no_memory_ = true;
@@ -124,7 +124,7 @@ void Generation::run(const Call& call, Generate request) {
   if (!named) return responder_.answer(call, pass(named));
   const config::ModelEntry& model = *named->entry;
   const BackendInfo* const file = call.state->settings->file_of(model);
-  // Before the app's other bodies, so that a burst of them does not hold up its first request.
+  // It goes before the app's other bodies, so that a burst of them does not hold up its first request.
   if (suited_bytes(request) > kParsedOnLoop)
     return off_loop_.begin(std::make_shared<Suiting>(*this, call, std::move(request), model, file),
                            AppThread::Order::first);

@@ -31,7 +31,7 @@ class Generation {
   ~Generation();
 
   void run(const Call& call, Generate request);
-  void abort_all(const Error& error);  // those that the dispatcher has
+  void abort_all(const Error& error);  // ends the answers that in_flight() counts
 
   std::size_t in_flight() const noexcept { return active_.size(); }
   std::uint64_t finished() const noexcept { return finished_; }
@@ -52,7 +52,7 @@ class Generation {
   Responder& responder_;
   OffLoopRequests& off_loop_;
   std::mt19937_64 seeds_;  // for requests that bring none; recorded nowhere, so need not be secret
-  std::unordered_set<std::shared_ptr<Inference>> active_;
+  std::unordered_set<std::shared_ptr<Inference>> active_;  // from answering() to over(), refused ones too
   std::uint64_t finished_ = 0;
   ConstraintVerdicts verdicts_;  // the compiling thread's
   AppThread& parsing_thread_;

@@ -43,7 +43,7 @@ std::string_view engine_state(const fleet::WorkerStatus& worker) noexcept;
 // absent.
 std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen);
 
-// What engines have loaded of a model.
+// A model that engines have loaded.
 struct LoadedModel {
   std::string digest;              // BackendInfo::digest of the file; "" where the engines differ in it
   std::uint64_t bytes = 0;         // that its engines hold: weights, KV and the rest
@@ -52,7 +52,7 @@ struct LoadedModel {
   // does.
   std::optional<std::chrono::milliseconds> ends_in = std::chrono::milliseconds(0);
 };
-// By the model's id. Models that no engine has loaded are absent.
+// The loaded models, by id. Models that no engine has loaded are absent.
 std::map<std::string, LoadedModel> loaded_models(const ModelsSeen& seen);
 
 }  // namespace flyball::api

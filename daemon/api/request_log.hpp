@@ -24,7 +24,7 @@ class RequestLog {
   void log(std::string_view id, std::string_view app, std::string_view model, std::string_view backend,
            std::string_view operation, int status, std::string_view code, double ms,
            const Usage& usage) const;
-  // Whether the log has the whole line of this refusal. Where not, it is counted for a line of its own.
+  // True: this refusal gets its own line. False: it is counted, and the line of a flood tells the count.
   bool logs_whole(std::string_view app, ErrorCode code);
   // The line of a request that no engine was asked for.
   void log_refusal(std::string_view id, std::string_view app, std::string_view operation, int status,

@@ -1,5 +1,7 @@
-// The responses to requests that no engine answers, in the words of their codec: each is counted, and has its
-// line in the log.
+// The responses to requests, in the words of their codec. Inference writes the others: an engine's answer,
+// and its refusal by the dispatcher or for want of held bytes. Each response is counted. Each has a line in
+// the log, but for preflights, `observe` where it succeeds, and floods of refusals, which share one
+// (RequestLog).
 #pragma once
 
 #include <string>

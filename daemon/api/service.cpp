@@ -92,7 +92,9 @@ struct Service::Impl {
   // The threads stand behind `off_loop`, whose requests they work on. There are two, so that no constraint
   // delays another app's large body.
   AppThread parsing_thread;
-  Generation generation;  // has the compiling thread
+  // Has the compiling thread. It dies while the parsing thread may still run a Suiting, whose work() touches
+  // nothing of it.
+  Generation generation;
   ModelOperations models;
   ReceiptOperations receipts;
 };

@@ -8,7 +8,8 @@
 
 namespace flyball::api {
 
-// Bytes that suit_to_model() reads and writes.
+// Bytes that suit_to_model() reads and writes. If they are more than kParsedOnLoop, another thread calls it
+// and takes the prompt's print.
 std::size_t suited_bytes(const Generate& request);
 // `file`: what the model's file says of itself; nullptr: not known.
 // unsupported_feature, about "suffix": the model has no infill tokens; about "tools" or a tool's schema: the

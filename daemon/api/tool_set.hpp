@@ -32,7 +32,7 @@ inline std::string place_of_tool(std::size_t index) {
   return "tools[" + std::to_string(index) + "]";
 }
 
-// Where a client's `tools` have a tool: an element, or one of the tools in an element.
+// The place of a tool in a client's `tools`: an element, or one of the tools in an element.
 struct ToolPosition {
   std::size_t element = 0;
   std::optional<std::size_t> inner = std::nullopt;

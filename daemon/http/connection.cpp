@@ -172,7 +172,7 @@ void Connection::receive(std::string_view bytes) {
   }
   if (state_ == State::closed || state_ == State::flushing) return;
   if (state_ == State::idle && (in_.empty() || in_ == "\r")) readable_ = clock_();
-  // Where no earlier bytes wait, the body's parser takes these from where they are.
+  // The body's parser takes the bytes from where they are, unless earlier ones wait.
   if (state_ == State::body && in_.empty()) {
     const auto used = feed(bytes);
     if (!used) return;

@@ -16,8 +16,8 @@ class SpareBody {
   static constexpr std::size_t kLeast = 128 * 1024;           // malloc has room for shorter ones itself
   static constexpr std::size_t kMost = std::size_t{1} << 20;  // what an idle daemon keeps
 
-  // Bytes to reserve for a body of this length. Those that nobody writes to take no memory, and a chat that
-  // grows from turn to turn fits where it was.
+  // Bytes to reserve for a body of this length. Reserved bytes that nobody writes to take no memory, and a
+  // chat that grows from turn to turn fits where it was.
   static std::size_t room_for(std::uint64_t length) noexcept {
     return length < kLeast || length > kMost ? length : std::bit_ceil(length);
   }

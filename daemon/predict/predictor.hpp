@@ -134,7 +134,7 @@ class Predictor {
   Predictor(const Predictor&) = delete;  // its places point to it
   Predictor& operator=(const Predictor&) = delete;
 
-  // On any thread.
+  // Any thread may take prints.
   PromptPrint print_of(const Prompt& prompt, std::string_view app) const {
     return predict::print_of(prompt, app, hash_);
   }

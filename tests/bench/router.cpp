@@ -230,7 +230,7 @@ long thread_page_faults() {
   return used.ru_minflt;
 }
 
-// As daemon/serve sets it: each larger block is of fresh pages.
+// daemon/serve sets the same threshold: each larger block is of fresh pages.
 constexpr int kReturnedAt = 128 * 1024;
 
 int serve(const Options& options, int results_fd, int port_fd, pid_t load) {

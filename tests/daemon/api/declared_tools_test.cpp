@@ -1,4 +1,4 @@
-// What every API's reader of tools shares: the tool set that declared tools and a choice come to.
+// The tool set that declared tools and a choice come to, by the rule that all APIs share.
 #include "daemon/api/declared_tools.hpp"
 
 #include <memory>

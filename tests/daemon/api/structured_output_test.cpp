@@ -347,7 +347,7 @@ TEST(StructuredOutput, JsonStandsBesideToolsThatTheModelMayCall) {
     EXPECT_TRUE(of_both.message.contains("'" + both.schema_places[0].field + "' and those of the tools"))
         << of_both.message;
     EXPECT_FALSE(both.schema_places[1].is_format);
-    // Whatever the places are called.
+    // The names of the places make no difference.
     Generate renamed;
     renamed.base.constraint = both.base.constraint;
     renamed.constraint_field = both.constraint_field;
