@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -12,9 +14,12 @@
 
 #include "backends/worker/client.hpp"
 #include "backends/worker/codec.hpp"
+#include "backends/worker/wire.hpp"
 #include "tests/backends/worker/fake_backend.hpp"
+#include "tests/backends/worker/frame_line.hpp"
 #include "tests/backends/worker/loop.hpp"
 #include "tests/harness/epoll_fault.hpp"
+#include "tests/harness/packed.hpp"
 
 namespace flyball::worker {
 namespace {
@@ -182,6 +187,61 @@ TEST_F(WorkerTest, AStoppedDaemonLoopLosesNothing) {
   ASSERT_TRUE(until([&] { return sink->over(); }));
   EXPECT_EQ(sink->tokens.size(), static_cast<std::size_t>(kTokens));
   EXPECT_TRUE(deaths.empty());
+}
+
+// Its frame shares two values with it, and each is longer than what the socket takes.
+CompletionRequest long_chat(char letter) {
+  constexpr std::size_t kBytes = std::size_t{4} << 20;
+  static_assert(kBytes > WireWriter::kSharedBytes);
+  const std::string text(kBytes, letter);
+  CompletionRequest q = request();
+  q.prompt = ChatPrompt{test::packed("[\"" + text + "\"]"), test::packed("[\"short\"]"),
+                        test::packed("{\"a\":\"" + text + "\"}"), true};
+  return q;
+}
+
+// The process stops before the second chat, and goes on behind the third. Nothing but the frames has the
+// values of the chats meanwhile.
+TEST_F(WorkerTest, AReaderThatStoodStillReadsEveryFrameInOrder) {
+  options.heartbeat_timeout = std::chrono::minutes(10);  // it sends no heartbeat
+  spawn_ready("tells_frames");
+  std::string sent;
+  const auto note = [&](const ToWorker& message) {
+    sent += test::frame_line(std::string_view(*encode(message)).substr(kFrameHeaderBytes));
+  };
+  const auto start = [&](TicketId ticket, char letter, const std::shared_ptr<RecordingSink>& sink) {
+    CompletionRequest chat = long_chat(letter);
+    note(Start{ticket, chat});
+    return client->start(std::move(chat), sink);
+  };
+  const auto paused = std::make_shared<RecordingSink>(), cancelled = std::make_shared<RecordingSink>(),
+             last = std::make_shared<RecordingSink>();
+  paused->accept = false;
+  note(Hello{kProtocolVersion, static_cast<std::uint32_t>(options.heartbeat.count())});
+  auto first = start(1, 'a', paused);
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(until([&] { return paused->pushes > 0; }));
+  note(Pause{1});
+
+  kill(client->pid(), SIGSTOP);
+  siginfo_t stopped{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(client->pid()), &stopped, WSTOPPED), 0);
+  auto second = start(2, 'b', cancelled);
+  ASSERT_TRUE(second);
+  io.restart();
+  io.poll();  // the socket is full
+  first->resume();
+  note(Resume{1});
+  second->cancel();
+  note(Cancel{2});
+  auto third = start(3, 'c', last);
+  ASSERT_TRUE(third);
+  io.restart();
+  io.poll();
+  kill(client->pid(), SIGCONT);
+  ASSERT_TRUE(until([&] { return last->pushes > 0; })) << (deaths.empty() ? "" : deaths[0].message);
+  EXPECT_EQ(last->text, sent);
+  EXPECT_EQ(cancelled->pushes, 0U);
 }
 
 TEST_F(WorkerTest, KilledMidStreamEveryRequestHearsItOnce) {
