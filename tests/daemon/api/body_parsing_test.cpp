@@ -2,7 +2,11 @@
 // leaves or the daemon drains. The toy API's parser waits until the test lets it go on.
 #include <array>
 #include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "daemon/api/native/codec.hpp"
 #include "daemon/api/openai/codec.hpp"
@@ -89,6 +93,60 @@ TEST_F(BodyParsing, AppsTakeTurns) {
     EXPECT_EQ(wire->answer().status, 200);
   }
   EXPECT_EQ(gate.marks(), (std::vector<std::string>{"a1", "a2", "b1", "a3", "b2"}));
+}
+
+// In order of arrival the third body would be parsed before the first one's prompt is put together.
+TEST_F(BodyParsing, AnAppsFirstRequestReachesTheEngineBeforeItsLaterBodiesAreParsed) {
+  Wire first(rig), second(rig), third(rig);
+  first.send(say("key-alice", "a1"));
+  gate.await_entered(1);
+  second.send(say("key-alice", "a2"));
+  third.send(say("key-alice", "a3"));
+  gate.let_in(1);
+  gate.await_entered(2);
+  first.run();  // the loop hears that the first body is parsed
+  gate.let_in(2);
+  gate.await_entered(3);
+  run_until([&] { return !rig.cpu().started.empty(); });
+  EXPECT_EQ(rig.cpu().started.size(), 1U);
+  finish(first);
+  EXPECT_EQ(first.answer().status, 200);
+  EXPECT_EQ(third.received(), "");
+  EXPECT_EQ(rig.service.off_loop(), 2U) << "the third waits in the parser, and the second behind it";
+  gate.open();
+  for (Wire* wire : {&second, &third}) {
+    finish(*wire);
+    EXPECT_EQ(wire->answer().status, 200);
+  }
+  EXPECT_EQ(gate.marks(), (std::vector<std::string>{"a1", "a2", "a3"}));
+}
+
+struct BodyMemory : BodyParsing {
+  static constexpr std::size_t kKiB = 1024;
+  // Sends bodies of these lengths one after the other; the capacity of each one's memory.
+  std::vector<std::size_t> rooms_of(const std::vector<std::size_t>& bodies) {
+    constexpr std::string_view kBegin = R"({"say":")", kEnd = R"("})";
+    gate.open();
+    for (const std::size_t bytes : bodies) {
+      const std::string text(bytes - kBegin.size() - kEnd.size(), 'x');
+      Wire wire(rig);
+      wire.send(
+          post("/toy/say", std::string(kBegin).append(text).append(kEnd), "", "x-toy-key: key-alice\r\n"));
+      finish(wire);
+      EXPECT_EQ(wire.answer().status, 200);
+    }
+    return gate.rooms();
+  }
+};
+
+// The second and the third would have 256 KiB of their own.
+TEST_F(BodyMemory, ALargeBodyLiesWhereTheOneBeforeItLay) {
+  EXPECT_EQ(rooms_of({300 * kKiB, 256 * kKiB, 256 * kKiB}), std::vector<std::size_t>(3, 512 * kKiB));
+}
+
+TEST_F(BodyMemory, ABodyHasNoMoreThanTwiceItsOwn) {
+  EXPECT_EQ(rooms_of({300 * kKiB, 200 * kKiB, 300 * kKiB, 128 * kKiB - 1}),
+            (std::vector<std::size_t>{512 * kKiB, 256 * kKiB, 512 * kKiB, 128 * kKiB - 1}));
 }
 
 TEST_F(BodyParsing, TheBodyOfAClientThatLeftIsNotParsed) {

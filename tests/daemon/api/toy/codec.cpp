@@ -153,7 +153,7 @@ Result<Generate> parse_say(const http::Request& request) {
   const JsonView say = body->view().is_object() ? body->view().member("say") : JsonView();
   if (!say.is_string()) return fail(ErrorCode::missing_field, "'say' is required.", "say");
   if (Gate* gate = the_gate; gate != nullptr && request.body.size() > kGatedBytes)
-    gate->pass(say.text().substr(0, 2));
+    gate->pass(say.text().substr(0, 2), request.body);
   if (say.text().starts_with("too much")) throw std::bad_alloc();
   Generate out;
   if (const JsonView model = body->view().member("model")) out.model = model.text();
@@ -232,15 +232,17 @@ http::Response error(const Error& error, std::string_view) {
 
 }  // namespace
 
-void Gate::pass(std::string_view mark) {
+void Gate::pass(std::string_view mark, const std::string& body) {
   std::unique_lock lock(mutex_);
   marks_.emplace_back(mark);
+  rooms_.push_back(body.capacity());
+  const std::size_t number = marks_.size();
   changed_.notify_all();
-  changed_.wait(lock, [&] { return open_; });
+  changed_.wait(lock, [&] { return number <= let_in_; });
 }
-void Gate::open() {
+void Gate::let_in(std::size_t bodies) {
   const std::lock_guard lock(mutex_);
-  open_ = true;
+  let_in_ = bodies;
   changed_.notify_all();
 }
 void Gate::await_entered(std::size_t bodies) {
@@ -250,6 +252,10 @@ void Gate::await_entered(std::size_t bodies) {
 std::vector<std::string> Gate::marks() const {
   const std::lock_guard lock(mutex_);
   return marks_;
+}
+std::vector<std::size_t> Gate::rooms() const {
+  const std::lock_guard lock(mutex_);
+  return rooms_;
 }
 void set_gate(Gate* gate) noexcept {
   the_gate = gate;
