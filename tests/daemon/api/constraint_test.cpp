@@ -192,7 +192,7 @@ TEST(ConstraintVerdicts, ARefusalNamesItsPlaceOnce) {
 toy::Gate* compile_gate = nullptr;
 // Waits at the gate, whose mark is the first choice.
 std::optional<Error> wait_at_gate(const Constraint& constraint) {
-  compile_gate->pass((*constraint.source.view().members().begin()).value.text());
+  compile_gate->pass((*constraint.source.view().members().begin()).value.text(), {});
   return std::nullopt;
 }
 

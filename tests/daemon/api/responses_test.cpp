@@ -687,7 +687,9 @@ TEST(ResponsesWriter, AStreamedCallNamesItsNamespace) {
                std::move(namespaces));
   std::size_t items = 0;
   for (const json& event : events) {
-    if (event["type"] == "response.function_call_arguments.done") EXPECT_EQ(event["name"], "spawn");
+    if (event["type"] == "response.function_call_arguments.done") {
+      EXPECT_EQ(event["name"], "spawn");
+    }
     if (!event.contains("item")) continue;
     ++items;
     EXPECT_EQ(event["item"]["namespace"], "agents");
