@@ -1,8 +1,9 @@
-"""The demo model's whole world, written by rule: how to choose an inference engine, what the words mean, small stories.
+"""The demo model's whole world, written by rule: how to choose an inference engine, what the words mean, small stories,
+and calls of tools (tool_corpus).
 
-`python3 corpus.py --seed 7 --conversations 60000 --out DIR` writes train.jsonl and heldout.jsonl, one conversation
-({"messages": [...]}) a line. A held-out conversation asks in words that no training conversation uses. A question has one
-answer, always in the same words, so that the trained model is sure of what it says.
+`python3 corpus.py --seed 7 --conversations 80000 --out DIR` writes train.jsonl and heldout.jsonl, one conversation
+({"messages": [...], "tools": [...]}) a line. A held-out conversation asks in words that no training conversation uses.
+A question has one answer, always in the same words, so that the trained model is sure of what it says.
 Facts: the decision guide that the shipped policy (config/defaults/policy.yaml) follows too.
 """
 import argparse
@@ -10,6 +11,8 @@ import hashlib
 import json
 import pathlib
 import random
+
+import tool_corpus
 
 # (ways to name the situation, engine, reasons, what stands for it inside Flyball)
 SCENARIOS = [
@@ -221,25 +224,37 @@ def held_out(question):
 def conversations(seed, count):
     rng = random.Random(seed)
     for _ in range(count):
-        messages = []
+        conversation = {"messages": []}
         system = rng.choice(SYSTEMS)
         if system:
-            messages.append({"role": "system", "content": system})
-        turns = [turn(rng) for _ in range(rng.choice([1, 1, 1, 2, 3]))]
-        for q, a in turns:
-            messages.append({"role": "user", "content": q})
-            messages.append({"role": "assistant", "content": a})
-        asked = {held_out(q) for q, _ in turns}
+            conversation["messages"].append({"role": "system", "content": system})
+        kind = rng.random()
+        if kind < 0.35:
+            messages, question = tool_corpus.repeating(rng)
+            conversation["messages"] += messages
+            questions = [question]
+        elif kind < 0.75:
+            messages, conversation["tools"], questions = tool_corpus.conversation(rng, turn)
+            conversation["messages"] += messages
+        else:
+            turns = [turn(rng) for _ in range(rng.choice([1, 1, 1, 2, 3]))]
+            for q, a in turns:
+                conversation["messages"].append({"role": "user", "content": q})
+                conversation["messages"].append({"role": "assistant", "content": a})
+            questions = [q for q, _ in turns]
+        asked = {held_out(q) for q in questions}
         if len(asked) == 1:  # a conversation mixes no held-out question with others
-            yield asked.pop(), {"messages": messages}
+            yield asked.pop(), conversation
 
 
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--seed", type=int, default=7)
-    ap.add_argument("--conversations", type=int, default=60000)
+    ap.add_argument("--conversations", type=int, default=80000)
+    ap.add_argument("--places", type=int, default=len(tool_corpus.PLACES), help="how many names the argument that is a city has")
     ap.add_argument("--out", type=pathlib.Path, required=True)
     args = ap.parse_args()
+    del tool_corpus.PLACES[args.places:]
     args.out.mkdir(parents=True, exist_ok=True)
     files = {False: open(args.out / "train.jsonl", "w"), True: open(args.out / "heldout.jsonl", "w")}
     n = {False: 0, True: 0}

@@ -1,7 +1,7 @@
 // What a q8_0 KV cache costs a model: the loss over conversations with either cache, and how far logits move.
 //   kv_quality CONVERSATIONS.jsonl [MODEL.gguf [AT_MOST]]
-// Lines of {"messages":[{"role","content"},...]}, as packaging/demo_model/corpus.py writes them, in ChatML;
-// every token of a conversation is predicted from those before it. Without a file, the embedded demo model.
+// Lines of {"messages":[{"role","content"},...]}, as packaging/demo_model/corpus.py writes them, in ChatML; those
+// with tools are passed over. Every token of a conversation is predicted from those before it. Without a file, the embedded demo model.
 // One line of JSON.
 #include <cmath>
 #include <cstdio>
@@ -103,6 +103,7 @@ int main(int argc, char** argv) {
   for (std::string line; texts.size() < at_most && std::getline(in, line);) {
     const json conversation = json::parse(line, nullptr, false);
     if (!conversation.is_object()) die(std::string(argv[1]) + ": a line is no JSON object");
+    if (conversation.contains("tools")) continue;
     texts.push_back(tokenizer->encode(chat_ml(conversation), {}));
     if (texts.back().size() > kMostTokens) texts.back().resize(kMostTokens);
   }

@@ -135,11 +135,23 @@ const tests = {
     assert.equal(runner, text);
   },
 
-  // Its chat template has no place for them.
-  async 'tools are told to the demo model in a system message'() {
-    const asked = { ...greedy, tools: [weather], parallel_tool_calls: false, reasoning_effort: 'low' };
+  async 'the demo model calls a tool and answers from its result'() {
+    const tool = { type: 'function', function: { name: 'get_weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } } };
+    const turn = [{ role: 'user', content: 'What is the weather in Paris?' }];
+    const { choices: [{ message, finish_reason }] } = await client.chat.completions.create({ ...greedy, messages: turn, tools: [tool] });
+    assert.equal(finish_reason, 'tool_calls');
+    const [call] = message.tool_calls;
+    assert.equal(call.function.name, 'get_weather');
+    assert.deepEqual(JSON.parse(call.function.arguments), { city: 'Paris' });
+    turn.push(message, { role: 'tool', tool_call_id: call.id, content: '21 degrees, sunny' });
+    const answer = await client.chat.completions.create({ ...greedy, messages: turn, tools: [tool] });
+    assert.match(answer.choices[0].message.content, /21 degrees.*sunny.*Paris/);
+  },
+
+  async 'tools are told in a system message to a model whose template has no place for them'() {
+    const asked = { ...greedy, model: 'slow', tools: [weather], parallel_tool_calls: false, reasoning_effort: 'low' };
     const { data, response } = await client.chat.completions.create(asked).withResponse();
-    const plain = await client.chat.completions.create(greedy);
+    const plain = await client.chat.completions.create({ ...greedy, model: 'slow' });
     assert(data.usage.prompt_tokens > plain.usage.prompt_tokens);
     assert.match(response.headers.get('x-flyball-note'), /^Tools and calls are told to the model as text/);
     const receipt = await client.get(`/route/receipts/${response.headers.get('x-request-id')}`);
@@ -730,7 +742,8 @@ const tests = {
 const gpu = ['stream with usage equals the whole answer', 'calls: required, named, streamed and answered'];
 const own = [
   'legacy completions: a suffix, where the model has infill tokens',
-  'list and retrieve models', 'tools are told to the demo model in a system message', 'the history of an agent', 'abort mid-stream stops the engine',
+  'list and retrieve models', 'the demo model calls a tool and answers from its result',
+  'tools are told in a system message to a model whose template has no place for them', 'the history of an agent', 'abort mid-stream stops the engine',
   'abort of an answer that is not streamed', 'errors: what is asked', 'errors: how much is asked'];
 
 await run(daemon, tests, { gpu, own });

@@ -60,6 +60,7 @@ while [ ! -s "$work/holder" ]; do sleep 0.1; done
 quickstart 0
 says "port 8080 is taken, using another"
 says "tokens per second"
+says 'demo model calls: get_weather({"city": "Paris"})'
 
 # A port that somebody asked for is not exchanged for another.
 FLYBALL_PORT=8080

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The first N distinct questions that the demo model's generator holds out of training, in the order and by the seed of
-its model card, as a JSON array: prompts that nobody picked.
+its model card, as a JSON array: prompts that nobody picked. Those of conversations with tools are left out.
 held_out_questions.py N"""
 import itertools
 import json
@@ -17,7 +17,7 @@ SEED = 7
 def questions():
     seen = set()
     for held_out, conversation in corpus.conversations(SEED, sys.maxsize):
-        for message in conversation["messages"] if held_out else []:
+        for message in conversation["messages"] if held_out and "tools" not in conversation else []:
             if message["role"] == "user" and message["content"] not in seen:
                 seen.add(message["content"])
                 yield message["content"]
