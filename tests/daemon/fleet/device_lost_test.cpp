@@ -63,7 +63,7 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
     const std::vector<Prompt> prompts{TextPrompt{"x"}};
     auto admission = dispatcher.admit({app, model, prompts});
     ASSERT_TRUE(admission);
-    auto job = dispatcher.submit({"job", nullptr, tree, app, model, {}, base, prompts, 1},
+    auto job = dispatcher.submit({"job", nullptr, tree, app, model, {}, base, prompts, {}, 1},
                                  std::move(*admission), seen);
     ASSERT_TRUE(test::run_until(io, [&] { return seen->done || !seen->error.empty(); })) << n;
     EXPECT_EQ(seen->error, "") << n;

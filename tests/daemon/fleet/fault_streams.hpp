@@ -75,7 +75,7 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
     answer->error = admission.error().error.message;
     return *answer;
   }
-  auto job = dispatcher.submit({"job", nullptr, tree, app, config.models[0], {}, base, prompts, 1},
+  auto job = dispatcher.submit({"job", nullptr, tree, app, config.models[0], {}, base, prompts, {}, 1},
                                std::move(*admission), answer);
   EXPECT_TRUE(run_until(
       io, [&] { return answer->done || !answer->error.empty(); }, std::chrono::minutes(15)));
