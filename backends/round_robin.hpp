@@ -17,11 +17,15 @@ template <class T>
 class RoundRobin {
  public:
   void put(std::string_view owner, T item) {
-    add_to(owner, [&](Queue& queue) { queue.items.push_back(std::move(item)); });
-  }
-  // Before the owner's other items; not before those of others.
-  void put_first(std::string_view owner, T item) {
-    add_to(owner, [&](Queue& queue) { queue.items.push_front(std::move(item)); });
+    auto queue = std::ranges::find(round_, owner, &Queue::owner);
+    if (queue == round_.end()) queue = round_.insert(queue, Queue{std::string(owner), {}});
+    try {
+      queue->items.push_back(std::move(item));
+    } catch (...) {
+      if (queue->items.empty()) round_.erase(queue);
+      throw;
+    }
+    ++size_;
   }
   // The first one of the owner whose turn it is; nullopt: none waits.
   std::optional<T> take() noexcept {
@@ -59,20 +63,6 @@ class RoundRobin {
     std::string owner;
     std::deque<T> items;  // not empty
   };
-
-  template <class Add>
-  void add_to(std::string_view owner, Add add) {
-    auto queue = std::ranges::find(round_, owner, &Queue::owner);
-    if (queue == round_.end()) queue = round_.insert(queue, Queue{std::string(owner), {}});
-    try {
-      add(*queue);
-    } catch (...) {
-      if (queue->items.empty()) round_.erase(queue);
-      throw;
-    }
-    ++size_;
-  }
-
   std::list<Queue> round_;  // by turn
   std::size_t size_ = 0;
 };

@@ -66,13 +66,10 @@ AppThread::~AppThread() {
   impl_->thread.join();
 }
 
-void AppThread::add(const std::string& app, std::shared_ptr<Task> task, Order order) {
+void AppThread::add(const std::string& app, std::shared_ptr<Task> task) {
   {
     const std::lock_guard lock(impl_->mutex);
-    if (order == Order::first)
-      impl_->waiting.put_first(app, std::move(task));
-    else
-      impl_->waiting.put(app, std::move(task));
+    impl_->waiting.put(app, std::move(task));
   }
   impl_->wake.notify_one();
 }

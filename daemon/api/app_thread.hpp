@@ -1,6 +1,7 @@
 // A thread for work that would hold up the loop: one parses large bodies and puts large prompts into their
 // models' words, another compiles constraints. It does one task at a time. Apps take turns, so that a task
-// waits for the one that runs and for at most one task of each other app.
+// waits for the one that runs and for at most one task of each other app; an app's own tasks run in order of
+// arrival.
 #pragma once
 
 #include <memory>
@@ -27,8 +28,7 @@ class AppThread {
 
   // The caller bounds what waits: each task is one connection's request, and its bytes are of the app's
   // HeldBytes.
-  enum class Order { arrival, first };  // behind the app's own tasks that wait, or before them
-  void add(const std::string& app, std::shared_ptr<Task> task, Order order = Order::arrival);
+  void add(const std::string& app, std::shared_ptr<Task> task);
   // Takes back a task that waits. False: its work() has begun.
   bool take_back(const Task& task);
 

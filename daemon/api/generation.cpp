@@ -26,7 +26,7 @@ struct Generation::Checked {
   std::optional<route::ConstraintRecord> constraint = {};  // nullopt: it has none
 };
 
-// A large chat is put into the words of its model.
+// A large chat is put into the words of its model, and its print is taken.
 class Generation::Suiting final : public OffLoop {
  public:
   Suiting(Generation& generation, Call request, Generate asked, const config::ModelEntry& model,
@@ -42,7 +42,8 @@ class Generation::Suiting final : public OffLoop {
   void work() override {
     try {
       suited_ = suit_to_model(asked_, file_);
-      if (suited_) asked_.prints = predictor_.prints_of(asked_.prompts, call.app->id);
+      if (suited_ && asked_.prints.empty())
+        asked_.prints = predictor_.prints_of(asked_.prompts, call.app->id);
     } catch (const std::bad_alloc&) {
       no_memory_ = true;
     }
@@ -124,10 +125,8 @@ void Generation::run(const Call& call, Generate request) {
   if (!named) return responder_.answer(call, pass(named));
   const config::ModelEntry& model = *named->entry;
   const BackendInfo* const file = call.state->settings->file_of(model);
-  // It goes before the app's other bodies, so that a burst of them does not hold up its first request.
-  if (suited_bytes(request) > kParsedOnLoop)
-    return off_loop_.begin(std::make_shared<Suiting>(*this, call, std::move(request), model, file),
-                           AppThread::Order::first);
+  if (suited_bytes(request) > kParsedOnLoop && !suits_any_model(request, file))
+    return off_loop_.begin(std::make_shared<Suiting>(*this, call, std::move(request), model, file));
   if (const auto suited = suit_to_model(request, file); !suited) return responder_.answer(call, pass(suited));
   admit(call, std::move(request), model, file);
 }

@@ -2,10 +2,10 @@
 
 namespace flyball::api {
 
-void OffLoopRequests::begin(const std::shared_ptr<OffLoop>& request, AppThread::Order order) {
+void OffLoopRequests::begin(const std::shared_ptr<OffLoop>& request) {
   all_.insert(request);
   request->call.exchange->observe(request);
-  request->thread.add(request->call.app->id, request, order);
+  request->thread.add(request->call.app->id, request);
 }
 
 void OffLoopRequests::end(OffLoop& one, const Error& error) {

@@ -25,7 +25,7 @@ class OffLoopRequests {
  public:
   explicit OffLoopRequests(Responder& responder) : responder_(responder) {}  // which outlives this
 
-  void begin(const std::shared_ptr<OffLoop>& request, AppThread::Order order = AppThread::Order::arrival);
+  void begin(const std::shared_ptr<OffLoop>& request);
   // Answers with the error, before the request's thread has done with it.
   void end(OffLoop& request, const Error& error);
   void end_all(const Error& error);

@@ -99,16 +99,20 @@ struct Service::Impl {
   ReceiptOperations receipts;
 };
 
-// A large body is parsed.
+// A large body is parsed, and the print of its prompt taken.
 class Service::Impl::Parsing final : public OffLoop {
  public:
   Parsing(Impl& service, Call request)
-      : OffLoop(service.off_loop, service.parsing_thread, std::move(request)), service_(service) {}
+      : OffLoop(service.off_loop, service.parsing_thread, std::move(request)),
+        service_(service),
+        predictor_(service.state.dispatcher.predictor()) {}
 
   void work() override {
     http::Request& request = call.exchange->request();
     try {
       operation_ = call.codec.parse(call.route, request);
+      auto* const asked = *operation_ ? std::get_if<Generate>(&**operation_) : nullptr;
+      if (asked != nullptr) asked->prints = predictor_.prints_of(asked->prompts, call.app->id);
     } catch (const std::bad_alloc&) {
       operation_ = fail(ErrorCode::insufficient_memory, "There is no memory to parse the body in.");
     }
@@ -123,6 +127,7 @@ class Service::Impl::Parsing final : public OffLoop {
   }
 
   Impl& service_;
+  const predict::Predictor& predictor_;
   std::optional<Result<Operation>> operation_;
 };
 

@@ -71,6 +71,10 @@ Result<void> check_infill(const Generate& request, const BackendInfo* file) {
 
 }  // namespace
 
+bool suits_any_model(const Generate& request, const BackendInfo* file) {
+  return !request.call_constraint && !needs_told_tools(request, file);
+}
+
 std::size_t suited_bytes(const Generate& request) {
   return request.prompt_bytes +
          (request.base.constraint ? request.base.constraint->source.bytes().size() : 0);
@@ -92,7 +96,10 @@ Error constraint_refusal(const Generate& request, const Error& refusal) {
 
 Result<void> suit_to_model(Generate& request, const BackendInfo* file) {
   if (auto ok = check_infill(request, file); !ok) return ok;
-  if (needs_told_tools(request, file)) tell_tools_in(request);
+  if (needs_told_tools(request, file)) {
+    request.prints.clear();
+    tell_tools_in(request);
+  }
   return hold_to_calls(request, file);
 }
 

@@ -8,10 +8,11 @@
 
 namespace flyball::api {
 
-// Bytes that suit_to_model() reads and writes. If they are more than kParsedOnLoop, another thread calls it
-// and takes the prompt's print.
+// `file`: what the model's file says of itself; nullptr: not known. True: suit_to_model() writes nothing.
+bool suits_any_model(const Generate& request, const BackendInfo* file);
+// Bytes that suit_to_model() reads and writes.
 std::size_t suited_bytes(const Generate& request);
-// `file`: what the model's file says of itself; nullptr: not known.
+// The prints of prompts that it changes are cleared.
 // unsupported_feature, about "suffix": the model has no infill tokens; about "tools" or a tool's schema: the
 // constraint of calls cannot be written for the model's format.
 Result<void> suit_to_model(Generate& request, const BackendInfo* file);

@@ -47,17 +47,6 @@ TEST(RoundRobin, NewcomerIsTheLastOfTheRound) {
   EXPECT_EQ(take_all(turns), "a1 b0 ");
 }
 
-TEST(RoundRobin, AFirstItemStandsBeforeItsOwnersAlone) {
-  RoundRobin<Item> turns;
-  put(turns, "a", 0);
-  put(turns, "b", 0);
-  put(turns, "b", 1);
-  turns.put_first("b", {"b", 2});
-  turns.put_first("c", {"c", 0});
-  EXPECT_EQ(turns.size(), 5U);
-  EXPECT_EQ(take_all(turns), "a0 b2 c0 b0 b1 ");
-}
-
 TEST(RoundRobin, RemovedItemTakesNoTurn) {
   RoundRobin<Item> turns;
   put(turns, "a", 0);

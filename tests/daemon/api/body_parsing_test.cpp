@@ -95,7 +95,7 @@ TEST_F(BodyParsing, AppsTakeTurns) {
   EXPECT_EQ(gate.marks(), (std::vector<std::string>{"a1", "a2", "b1", "a3", "b2"}));
 }
 
-// In order of arrival the third body would be parsed before the first one's prompt is put together.
+// Its prompt takes no second turn behind them.
 TEST_F(BodyParsing, AnAppsFirstRequestReachesTheEngineBeforeItsLaterBodiesAreParsed) {
   Wire first(rig), second(rig), third(rig);
   first.send(say("key-alice", "a1"));
