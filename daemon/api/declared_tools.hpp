@@ -19,7 +19,7 @@ namespace flyball::api {
 class DeclaredTools {
  public:
   struct Tool {
-    std::string_view name;  // a view of the request's body
+    std::string_view name;  // a view of the body, or of a name that the caller joined; it outlives this
     bool strict = false;    // calls have exactly the arguments that its schema allows
     ToolPosition position;
   };

@@ -35,13 +35,14 @@ Reading<bool> head(CallReader& reader, const FormatRow& row, bool known, std::st
     if (!co_await tool_name(reader, name)) co_return false;
   } else {
     co_await reader.next_solid();
-    if (!co_await reader.name(name, kMaxToolNameBytes)) co_return false;
+    // An id has "functions." before the name, and ":" and a number behind it.
+    if (!co_await reader.name(name, kMaxToolNameBytes + (row.name_is_id ? 32 : 0))) co_return false;
   }
   if (row.name_is_id) {
     id = name;
     name = std::string(name_in_id(id));
     if (!has_index(id)) id.clear();
-    if (name.empty()) co_return false;
+    if (name.empty() || name.size() > kMaxToolNameBytes) co_return false;
   }
   if (!row.id_open.empty()) {
     if (co_await reader.comes(row.id_open)) {

@@ -92,8 +92,8 @@ void append_model(std::string& out, const ListedModel& model, std::int64_t creat
 }
 
 // {"object":"list","data":[{"id","object":"model","created","owned_by","capabilities"}...]}, and
-// "unavailable" where no engine can serve the model, "digest" where one has loaded it, "context_length" where
-// it is known.
+// "unavailable" where no engine can serve the model, "digest" where its engines have loaded one file,
+// "context_length" where it is known.
 http::Response models_answer(std::span<const ListedModel> models, std::int64_t created) {
   std::string body = R"({"object":"list","data":[)";
   for (const ListedModel& model : models) {

@@ -28,6 +28,12 @@ class Namespaces {
     return space_bytes_.insert_or_assign(joined(name), name.space.size()).first->first;
   }
   std::size_t size() const noexcept { return space_bytes_.size(); }
+  // The memory that the names take.
+  std::size_t bytes() const noexcept {
+    std::size_t out = 0;
+    for (const auto& [name, space] : space_bytes_) out += kNodeBytes + name.size();
+    return out;
+  }
   // Views of `called`, a name that the model wrote. The name of a tool outside may have a dot, too.
   Name split(std::string_view called) const {
     const auto found = space_bytes_.find(called);
@@ -36,6 +42,8 @@ class Namespaces {
   }
 
  private:
+  static constexpr std::size_t kNodeBytes = 96;  // of the map, and what malloc adds to it and to the name
+
   std::map<std::string, std::size_t, std::less<>>
       space_bytes_;  // of each tool in a namespace, by its joined name
 };

@@ -19,7 +19,7 @@ std::unexpected<Error> no_function(std::string_view type, const std::string& pla
                      "is " + config::quoted(type) + ", but is served as " + std::string(served) +
                          " only: a tool is one that the client describes and runs");
 }
-// In all namespaces of a request: a joined name is longer than what the client has written.
+// A request has no more in all its namespaces: joined names are longer than what the client has written.
 constexpr std::size_t kMaxFunctions = 1024;
 constexpr std::string_view kFunction = "\"function\"", kFunctionOrNamespace = "\"function\" or \"namespace\"";
 
@@ -30,7 +30,7 @@ Result<std::string_view> type_of(JsonView json, const std::string& place) {
   return type.text();
 }
 
-// `tools`: declared first, since the choice leaves some out, and written then.
+// Reads `tools` in two passes: declares all, then writes those that the choice leaves.
 class ToolsReader {
  public:
   // `namespaces`: gets the joined names, which the declared tools view.
@@ -86,9 +86,9 @@ class ToolsReader {
     if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
     if (!name.is_string() || !is_tool_name(name.text()))
       return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
-    if (name.text() == "functions")
+    if (name.text() == "functions" || name.text().starts_with("functions."))
       return field_error(ErrorCode::unsupported_value, place + ".name",
-                         "is \"functions\", which some models write before the name of every tool");
+                         "begins with \"functions\", which some models write before the name of every tool");
     if (description && !description.is_string())
       return field_error(ErrorCode::invalid_value, place + ".description", "must be a string");
     if (!list) return field_error(ErrorCode::missing_field, place + ".tools", "is required");

@@ -15,7 +15,7 @@ struct ReadTools {
   // Null where the answer may call none: there are no tools, or the choice is "none". An `allowed_tools`
   // choice leaves the allowed tools alone.
   std::shared_ptr<const ToolSet> set;
-  std::vector<bool> strict;  // for each tool that the choice allows, as in the set, and so below
+  std::vector<bool> strict;  // for each tool of the set, as namespace_json
   // The namespace of the body in which the tool stands; absent: it stands in none.
   std::vector<JsonView> namespace_json;
   Namespaces namespaces;

@@ -87,7 +87,7 @@ std::size_t Writer::cost(const AnswerEvent& event) const {
 }
 
 std::size_t Writer::bytes(std::span<const AnswerEvent> events) const {
-  std::size_t n = echo_.bytes(shape_.streamed) + held_ + logprobs_.size();
+  std::size_t n = echo_.bytes(shape_.streamed) + namespaces_bytes_ + held_ + logprobs_.size();
   for (const AnswerEvent& event : events) {
     n += cost(event);
     const auto* logprobs = std::get_if<event::Logprobs>(&event);

@@ -97,6 +97,7 @@ class Writer final : public AnswerWriter {
   const Shape shape_;
   const Echo echo_;
   const Namespaces namespaces_;
+  const std::size_t namespaces_bytes_ = namespaces_.bytes();
   std::string id_;  // the hexadecimal digits of the request's
   std::string model_;
   std::int64_t created_ = 0;

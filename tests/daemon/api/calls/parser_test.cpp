@@ -236,6 +236,19 @@ TEST(Calls, IdsOfOneAnswerDiffer) {
   }
 }
 
+// A function in a namespace has a long name soon.
+TEST(Calls, TheLongestNameIsReadInEachIdAndHeader) {
+  const std::string name = "space." + std::string(kMaxToolNameBytes - 6, 'f');
+  for (const auto& [format, text] :
+       {std::pair{CallFormat::kimi_k2, "<|tool_call_begin|>functions." + name +
+                                           ":1234<|tool_call_argument_begin|>{}<|tool_call_end|>"},
+        {CallFormat::harmony,
+         "<|channel|>commentary to=functions." + name + " <|constrain|>json<|message|>{}<|call|>"},
+        {CallFormat::hermes, "<tool_call>{\"name\": \"" + name + "\", \"arguments\": {}}</tool_call>"}})
+    EXPECT_EQ(events_of(*make_parser(weather(), {.calls = format}, ""), text),
+              "call(" + name + ")json({})end");
+}
+
 TEST(Calls, AFractionIsAStringWhereAnIntegerOrAStringIsDue) {
   const auto tools = testing::tools_of(
       R"([{"type":"function","function":{"name":"f","parameters":{"properties":{"u":{"type":["string","integer"]}}}}}])");
