@@ -33,7 +33,7 @@ def time_result(rng, value):
 
 def said(template):
     """A result that the answer repeats."""
-    def result(rng, value, *rest):
+    def result(rng, value):
         text = template[0](rng)
         return text, template[1].format(r=text, v=value)
     return result
@@ -71,14 +71,16 @@ TOOLS = [
      said((size, "{v} needs {r}."))),
 ]
 
+REPEAT = ["Repeat: {}", "Say {}", "Write this again: {}", "Echo {}"]
+
 
 def repeating(rng):
     """Messages that ask for words again: what they teach, calls and answers need."""
     words = CITIES + MACHINES + MODELS + SKIES + [name for names, *_ in TOOLS for name in names]
-    said = ", ".join(rng.choice(words) if rng.random() < 0.8 else str(rng.randrange(100))
+    text = ", ".join(rng.choice(words) if rng.random() < 0.8 else str(rng.randrange(100))
                      for _ in range(rng.randrange(1, 13)))
-    asked = rng.choice(["Repeat: {}", "Say {}", "Write this again: {}", "Echo {}"]).format(said)
-    return [{"role": "user", "content": asked}, {"role": "assistant", "content": said}], asked
+    asked = rng.choice(REPEAT).format(text)
+    return [{"role": "user", "content": asked}, {"role": "assistant", "content": text}], asked
 
 
 def plus_result(rng, first, second):

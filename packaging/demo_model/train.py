@@ -123,7 +123,7 @@ class Model(nn.Module):
 
 
 def chat_template():
-    """As Hugging Face's transformers set it up: tojson writes what json.dumps does."""
+    """Its environment is set up as in Hugging Face's transformers: tojson writes what json.dumps does."""
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
     return environment.from_string(TEMPLATE)

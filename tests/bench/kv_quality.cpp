@@ -1,8 +1,8 @@
 // What a q8_0 KV cache costs a model: the loss over conversations with either cache, and how far logits move.
 //   kv_quality CONVERSATIONS.jsonl [MODEL.gguf [AT_MOST]]
-// Lines of {"messages":[{"role","content"},...]}, as packaging/demo_model/corpus.py writes them, in ChatML; those
-// with tools are passed over. Every token of a conversation is predicted from those before it. Without a file, the embedded demo model.
-// One line of JSON.
+// Lines of {"messages":[{"role","content"},...]}, as packaging/demo_model/corpus.py writes them, in ChatML;
+// those with tools are passed over. Every token of a conversation is predicted from those before it. Without
+// a file, the embedded demo model. One line of JSON.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

@@ -158,7 +158,7 @@ const tests = {
     assert(raw.prompt_eval_count < whole.prompt_eval_count);
   },
 
-  // The demo model's chat template has a place for neither.
+  // The demo model's chat template has a place for tools, and none for think.
   async 'tools and think'() {
     const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
     const told = await client.chat({ ...chat, tools, think: true });

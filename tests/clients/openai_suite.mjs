@@ -138,13 +138,13 @@ const tests = {
   async 'the demo model calls a tool and answers from its result'() {
     const tool = { type: 'function', function: { name: 'get_weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } } };
     const turn = [{ role: 'user', content: 'What is the weather in Paris?' }];
-    const { choices: [{ message, finish_reason }] } = await client.chat.completions.create({ ...greedy, messages: turn, tools: [tool] });
+    const { choices: [{ message, finish_reason }] } = await client.chat.completions.create({ ...greedy, max_tokens: 100, messages: turn, tools: [tool] });
     assert.equal(finish_reason, 'tool_calls');
     const [call] = message.tool_calls;
     assert.equal(call.function.name, 'get_weather');
     assert.deepEqual(JSON.parse(call.function.arguments), { city: 'Paris' });
     turn.push(message, { role: 'tool', tool_call_id: call.id, content: '21 degrees, sunny' });
-    const answer = await client.chat.completions.create({ ...greedy, messages: turn, tools: [tool] });
+    const answer = await client.chat.completions.create({ ...greedy, max_tokens: 100, messages: turn, tools: [tool] });
     assert.match(answer.choices[0].message.content, /21 degrees.*sunny.*Paris/);
   },
 
