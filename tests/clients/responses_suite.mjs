@@ -30,7 +30,8 @@ const chat = (tokens = 24, more = {}) =>
     model, temperature: 0, maxTokens: tokens, apiKey: keys.main, maxRetries: 0, useResponsesApi: true, configuration: { baseURL: `${url}/v1` }, ...more });
 const lcWeather = langchain.tool(async (place) => `${place.city}: sunny`, { name: 'weather', description: 'Tells it.', schema: city });
 const llm = (tokens = 24, more = {}) =>
-  openaiResponses({ model, temperature: 0, maxOutputTokens: tokens, maxRetries: 0, apiKey: keys.main, baseURL: `${url}/v1`, ...more });
+  openaiResponses({ model, maxOutputTokens: tokens, maxRetries: 0, apiKey: keys.main, baseURL: `${url}/v1`,
+    additionalChatOptions: { temperature: 0, ...more } });  // its own `temperature` it does not send
 const liWeather = FunctionTool.from((place) => `${place.city}: sunny`, {
   name: 'weather', description: 'Tells it.',
   parameters: { type: 'object', properties: { city: { type: 'string', enum: ['Oslo', 'Lima'] } }, required: ['city'], additionalProperties: false } });
@@ -253,8 +254,7 @@ const tests = {
   },
 
   async 'llamaindex: responses tools: a required call'() {
-    const required = { additionalChatOptions: { tool_choice: 'required' } };
-    const { message } = await llm(300, required).chat({ messages, tools: [liWeather] });
+    const { message } = await llm(300, { tool_choice: 'required' }).chat({ messages, tools: [liWeather] });
     const [call] = message.options.toolCall;
     assert.equal(call.name, 'weather');
     city.parse(typeof call.input === 'string' ? JSON.parse(call.input) : call.input);
