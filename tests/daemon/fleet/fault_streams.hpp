@@ -15,6 +15,7 @@
 #include "daemon/route/dispatcher.hpp"
 #include "tests/backends/worker/loop.hpp"
 #include "tests/harness/kernel_caches.hpp"
+#include "tests/harness/packed.hpp"
 
 namespace flyball::test {
 
@@ -69,7 +70,9 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
   base.max_tokens = 40;
   base.ignore_eos = true;
   const auto answer = std::make_shared<Answer>();
-  const std::vector<Prompt> prompts{TextPrompt{"Once upon a time"}};
+  ChatPrompt chat;  // engines agree on an answer of which the model is sure
+  chat.messages = packed(R"([{"role":"user","content":"Tell me a story about a fox."}])");
+  const std::vector<Prompt> prompts{chat};
   auto admission = dispatcher.admit({app, config.models[0], prompts});
   if (!admission) {
     answer->error = admission.error().error.message;
