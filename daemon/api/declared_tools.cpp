@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/api/field_error.hpp"
+
 namespace flyball::api {
 
 bool DeclaredTools::add(std::string_view name, bool strict, std::optional<ToolPosition> position) {
@@ -43,6 +45,14 @@ std::shared_ptr<const ToolSet> choose_tools(DeclaredTools declared, const ToolCh
   kept.close();
   out->tools = kept.take();
   return out;
+}
+
+Result<std::string_view> read_tool_name(JsonView tool, const std::string& place) {
+  const JsonView name = tool.member("name");
+  if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
+  if (!name.is_string() || !is_tool_name(name.text()))
+    return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
+  return name.text();
 }
 
 void write_tool(JsonRewriter& out, std::string_view name, std::optional<std::string_view> description,

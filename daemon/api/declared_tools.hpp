@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "config/error.hpp"
 #include "config/packed_json.hpp"
 #include "daemon/api/json_rewriter.hpp"
 #include "daemon/api/tool_set.hpp"
@@ -58,6 +60,10 @@ inline bool lacks_demanded_tools(const DeclaredTools& declared, const ToolChoice
 // none. The set is strict where one of its tools is. `schema_member`: as in ToolSet; a literal.
 std::shared_ptr<const ToolSet> choose_tools(DeclaredTools declared, const ToolChoice& choice,
                                             std::string_view schema_member);
+
+// The `name` of a tool, which stands at `place`. missing_field; invalid_value where kToolNameRule does not
+// hold.
+Result<std::string_view> read_tool_name(JsonView tool, const std::string& place);
 
 // Appends a tool to the array that is open, in the form of ToolSet::tools. Members that are absent are left
 // out.

@@ -31,14 +31,12 @@ Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& u
                            (type.is_string() ? ", not " + config::quoted(type.text()) : std::string()) +
                            ": a tool is one that the client describes and runs");
   if (auto ok = check_members(tool, field_table(), FieldOf::tool, kBoth, place, unknown); !ok) return ok;
-  const JsonView name = tool.member("name"), description = tool.member("description"),
-                 schema = tool.member("input_schema");
-  if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
-  if (!name.is_string() || !is_tool_name(name.text()))
-    return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
-  if (declared.find(name.text()))
+  const JsonView description = tool.member("description"), schema = tool.member("input_schema");
+  const auto name = read_tool_name(tool, place);
+  if (!name) return pass(name);
+  if (declared.find(*name))
     return field_error(ErrorCode::invalid_value, place + ".name",
-                       "is " + config::quoted(name.text()) + ", which is another tool's name");
+                       "is " + config::quoted(*name) + ", which is another tool's name");
   if (description && !description.is_string())
     return field_error(ErrorCode::invalid_value, place + ".description", "must be a string");
   if (!schema) return field_error(ErrorCode::missing_field, place + ".input_schema", "is required");
@@ -46,8 +44,8 @@ Result<void> read_tool(JsonView tool, const std::string& place, UnknownFields& u
     return field_error(ErrorCode::invalid_value, place + ".input_schema", "must be a JSON schema, an object");
   const auto strict = read_flag(tool, "strict", place);
   if (!strict) return pass(strict);
-  declared.add(name.text(), *strict);
-  write_tool(out, name.text(), description ? std::optional(description.text()) : std::nullopt, schema);
+  declared.add(*name, *strict);
+  write_tool(out, *name, description ? std::optional(description.text()) : std::nullopt, schema);
   return {};
 }
 

@@ -44,8 +44,8 @@ class Namespaces {
  private:
   static constexpr std::size_t kNodeBytes = 96;  // of the map, and what malloc adds to it and to the name
 
-  std::map<std::string, std::size_t, std::less<>>
-      space_bytes_;  // of each tool in a namespace, by its joined name
+  // The length of each tool's namespace, by the tool's joined name.
+  std::map<std::string, std::size_t, std::less<>> space_bytes_;
 };
 
 }  // namespace flyball::api::openai::responses

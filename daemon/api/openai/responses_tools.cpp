@@ -81,12 +81,10 @@ class ToolsReader {
     const std::string place = position.place();
     if (auto ok = check_members(json, field_table(), FieldOf::tool_namespace, kCreate, place, unknown_); !ok)
       return ok;
-    const JsonView name = json.member("name"), description = json.member("description"),
-                   list = json.member("tools");
-    if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
-    if (!name.is_string() || !is_tool_name(name.text()))
-      return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
-    if (name.text() == "functions" || name.text().starts_with("functions."))
+    const JsonView description = json.member("description"), list = json.member("tools");
+    const auto name = read_tool_name(json, place);
+    if (!name) return pass(name);
+    if (*name == "functions" || name->starts_with("functions."))
       return field_error(ErrorCode::unsupported_value, place + ".name",
                          "begins with \"functions\", which some models write before the name of every tool");
     if (description && !description.is_string())
@@ -107,18 +105,17 @@ class ToolsReader {
   Result<void> function(JsonView json, const ToolPosition& position, JsonView around) {
     const std::string place = position.place();
     if (auto ok = check_members(json, field_table(), FieldOf::tool, kCreate, place, unknown_); !ok) return ok;
-    const JsonView name = json.member("name"), description = json.member("description"),
-                   parameters = json.member("parameters"), strict = json.member("strict");
-    if (!name) return field_error(ErrorCode::missing_field, place + ".name", "is required");
-    if (!name.is_string() || !is_tool_name(name.text()))
-      return field_error(ErrorCode::invalid_value, place + ".name", std::string(kToolNameRule));
+    const JsonView description = json.member("description"), parameters = json.member("parameters"),
+                   strict = json.member("strict");
+    const auto name = read_tool_name(json, place);
+    if (!name) return pass(name);
     if (description && !description.is_string())
       return field_error(ErrorCode::invalid_value, place + ".description", "must be a string");
     if (parameters && !parameters.is_object())
       return field_error(ErrorCode::invalid_value, place + ".parameters", "must be a JSON schema, an object");
     if (strict && !strict.is_boolean())
       return field_error(ErrorCode::invalid_value, place + ".strict", "must be a boolean");
-    std::string_view called = name.text();
+    std::string_view called = *name;
     if (around) {
       if (namespaces_.size() == kMaxFunctions)
         return field_error(
