@@ -41,48 +41,6 @@ bool matches_plain_name(std::string_view s) {
 }
 const Form kPlainName{"a name of letters, digits and . _ -", "^[A-Za-z0-9._-]+$", &matches_plain_name};
 
-// The key's bytes from the one source that a file names.
-Result<std::string> read_key(const Entry& source, const std::filesystem::path& base) {
-  std::string key;
-  if (source.key == "env") {
-    if (reaches_children(source.value.text))
-      return fail(ErrorCode::config_invalid,
-                  "the daemon passes the environment variable " + source.value.text +
-                      " on to its engines: keep a key in a variable of another name (docs/security.md)");
-    const char* value = std::getenv(source.value.text.c_str());
-    if (!value)
-      return fail(ErrorCode::config_invalid, "the environment variable " + source.value.text + " is not set");
-    key = value;
-  } else {
-    std::filesystem::path path = source.value.text;
-    if (source.key == "credential") {
-      const char* dir = std::getenv("CREDENTIALS_DIRECTORY");
-      if (!dir)
-        return fail(ErrorCode::config_invalid,
-                    "credential " + path.string() +
-                        ": CREDENTIALS_DIRECTORY is not set (systemd sets it for units with "
-                        "LoadCredential=)");
-      path = std::filesystem::path(dir) / path;
-    } else {
-      auto file = resolve_path(source.value.text, base);
-      if (!file) return pass(file);
-      path = std::move(*file);
-    }
-    auto text = read_secret_file(path, kMaxKeyFileBytes);
-    if (!text) return pass(text);
-    key = std::move(*text);
-    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
-  }
-  if (key.size() < kMinKeyBytes || key.size() > kMaxKeyBytes)
-    return fail(ErrorCode::config_invalid, "the key has " + std::to_string(key.size()) + " bytes, expected " +
-                                               std::to_string(kMinKeyBytes) + " to " +
-                                               std::to_string(kMaxKeyBytes));
-  if (!std::ranges::all_of(key, [](char c) { return c > 0x20 && c < 0x7F; }))
-    return fail(ErrorCode::config_invalid,
-                "the key has a character that cannot stand in an Authorization header");
-  return key;
-}
-
 }  // namespace
 
 Shape key_source() {
@@ -103,21 +61,67 @@ std::vector<Sha256> as_digests(const Node& node) {
   return out;
 }
 
-void add_key(std::vector<Sha256>& keys, const Node& source, const std::string& path,
-             const std::filesystem::path& base, Findings& findings) {
-  if (source.entries.size() != 1) {
-    findings.push_back(finding(source.at, path + ": expected exactly one of file, env and credential", path));
-    return;
+Result<KeySource> as_key_source(const Node& node, const std::filesystem::path& base) {
+  if (node.entries.size() != 1)
+    return fail(ErrorCode::config_invalid, "expected exactly one of file, env and credential");
+  const Entry& entry = node.entries.front();
+  if (entry.key == "env") return KeySource{KeySource::Kind::env, entry.value.text};
+  if (entry.key == "credential") return KeySource{KeySource::Kind::credential, entry.value.text};
+  const auto file = resolve_path(entry.value.text, base);
+  if (!file) return pass(file);
+  return KeySource{KeySource::Kind::file, file->string()};
+}
+
+Result<std::string> read_key(const KeySource& source) {
+  std::string key;
+  if (source.kind == KeySource::Kind::env) {
+    if (reaches_children(source.name))
+      return fail(ErrorCode::config_invalid,
+                  "the daemon passes the environment variable " + source.name +
+                      " on to its engines: keep a key in a variable of another name (docs/security.md)");
+    const char* value = std::getenv(source.name.c_str());
+    if (!value)
+      return fail(ErrorCode::config_invalid, "the environment variable " + source.name + " is not set");
+    key = value;
+  } else {
+    std::filesystem::path path = source.name;
+    if (source.kind == KeySource::Kind::credential) {
+      const char* dir = std::getenv("CREDENTIALS_DIRECTORY");
+      if (!dir)
+        return fail(ErrorCode::config_invalid,
+                    "credential " + source.name +
+                        ": CREDENTIALS_DIRECTORY is not set (systemd sets it for units with "
+                        "LoadCredential=)");
+      path = std::filesystem::path(dir) / path;
+    }
+    auto text = read_secret_file(path, kMaxKeyFileBytes);
+    if (!text) return pass(text);
+    key = std::move(*text);
+    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
   }
-  const Entry& entry = source.entries.front();
-  const auto key = read_key(entry, base);
+  if (key.size() < kMinKeyBytes || key.size() > kMaxKeyBytes)
+    return fail(ErrorCode::config_invalid, "the key has " + std::to_string(key.size()) + " bytes, expected " +
+                                               std::to_string(kMinKeyBytes) + " to " +
+                                               std::to_string(kMaxKeyBytes));
+  if (!std::ranges::all_of(key, [](char c) { return c > 0x20 && c < 0x7F; }))
+    return fail(ErrorCode::config_invalid,
+                "the key has a character that cannot stand in an Authorization header");
+  return key;
+}
+
+void add_key(std::vector<Sha256>& keys, const Node& node, const std::string& path,
+             const std::filesystem::path& base, Findings& findings) {
+  const auto source = as_key_source(node, base);
+  const auto key = source ? read_key(*source) : Result<std::string>(pass(source));
   if (key) {
     keys.push_back(sha256(*key));
     return;
   }
+  // A map of several sources has no single entry to point at.
+  const Mark& at = node.entries.size() == 1 ? node.entries.front().at : node.at;
   const std::string& where = key.error().where;
   findings.push_back(
-      finding(entry.at, path + ": " + (where.empty() ? "" : where + ": ") + key.error().message, path));
+      finding(at, path + ": " + (where.empty() ? "" : where + ": ") + key.error().message, path));
 }
 
 }  // namespace flyball::config

@@ -163,6 +163,7 @@ void resolve_paths(Config& config, const std::filesystem::path& base, Findings& 
   resolve(config.apps_dir, "apps_dir");
   resolve(config.state_dir, "state_dir");
   resolve(config.cache_dir, "cache_dir");
+  resolve(config.models_dir, "models_dir");
   resolve(config.kv_spill.directory, "kv_spill.directory");
 }
 
@@ -175,6 +176,12 @@ std::expected<Config, Findings> read(const Node& root, const std::filesystem::pa
   read_into(config, root, config_table());
   if (const Node* access = root.find("operator"); access != nullptr && access->find("key") != nullptr)
     add_key(config.operator_access.keys, *access->find("key"), "operator.key", base, findings);
+  if (const Node* hub = root.find("hub"); hub != nullptr && hub->find("token") != nullptr) {
+    if (auto token = as_key_source(*hub->find("token"), base))
+      config.hub.token = std::move(*token);
+    else
+      findings.push_back(finding(hub->find("token")->at, "hub.token: " + token.error().message, "hub.token"));
+  }
   if (!findings.empty()) return std::unexpected(std::move(findings));
   add_places(root, "", config.places);
   resolve_paths(config, base, findings);

@@ -14,6 +14,7 @@
 #include "config/calibrate.hpp"
 #include "config/engine_kinds.hpp"
 #include "config/error.hpp"
+#include "config/hub.hpp"
 #include "config/memory.hpp"
 #include "config/operator_access.hpp"
 
@@ -108,6 +109,8 @@ struct Config {
   std::filesystem::path policy_path;           // "": the shipped default policy
   std::filesystem::path apps_dir;              // "": next to config.yaml, apps.d
   std::filesystem::path state_dir, cache_dir;  // "": from systemd's environment or XDG
+  std::filesystem::path models_dir;            // of fetched models; "": the usual place (config_files.hpp)
+  Hub hub;
   std::map<std::string, std::string> places;   // by key ("models.demo.context"): where it is written
 
   // A machine whose processes need no key to ask needs none to look, unless the operator says otherwise.

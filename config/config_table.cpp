@@ -316,6 +316,10 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { c.state_dir = n.text; }},
       {{"cache_dir", path(), "what may be lost; without it systemd's or XDG's"},
        [](Config& c, const Node& n) { c.cache_dir = n.text; }},
+      {{"models_dir", path(), "where `flyball models pull` puts models; the daemon only reads it"},
+       [](Config& c, const Node& n) { c.models_dir = n.text; }},
+      {{"hub", object_of(hub_table()), "the server that `flyball models pull` fetches models from"},
+       [](Config& c, const Node& n) { read_into(c.hub, n, hub_table()); }},
   });
   return table;
 }

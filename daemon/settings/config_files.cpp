@@ -65,6 +65,16 @@ std::filesystem::path default_state_dir() {
   return own_directory("STATE_DIRECTORY", "XDG_STATE_HOME", ".local/state");
 }
 
+std::filesystem::path models_dir(const config::Config& config, const std::filesystem::path& config_file) {
+  if (!config.models_dir.empty()) return config.models_dir;
+  if (config_file.parent_path() == "/etc/flyball") return "/var/lib/flyball-models";
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data == '/')
+    return std::filesystem::path(data) / "flyball/models";
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return std::filesystem::path(home) / ".local/share/flyball/models";
+  return {};
+}
+
 Result<config::Config> config_at(const std::filesystem::path& path) {
   return path.empty() ? config::parse_config(config::default_config_yaml(), kShippedConfig)
                       : config::load_config(path);

@@ -26,6 +26,10 @@ inline constexpr const char* kShippedPolicy = "<shipped policy.yaml>";
 std::filesystem::path default_cache_dir();
 // $STATE_DIRECTORY (systemd), $XDG_STATE_HOME/flyball, ~/.local/state/flyball; "" where none is known.
 std::filesystem::path default_state_dir();
+// The folder of fetched models: models_dir of a configuration, else of one in /etc/flyball
+// /var/lib/flyball-models (the service's own state directory is closed to the person who fetches), else
+// $XDG_DATA_HOME/flyball/models, ~/.local/share/flyball/models; "" where none is known.
+std::filesystem::path models_dir(const config::Config& config, const std::filesystem::path& config_file);
 // Of the configuration that `serve` would find here, else the default.
 std::filesystem::path served_cache_dir();
 

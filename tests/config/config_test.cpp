@@ -52,6 +52,21 @@ TEST(Config, EachKeyHasItsPlace) {
   EXPECT_EQ(c->place("state_dir"), "");
 }
 
+TEST(Config, HubIsAnHttpAddressWithAtMostOneTokenSource) {
+  const auto hub = [](const std::string& text) {
+    return parse_config(std::string(kBase) + "hub: " + text + "\n", "c.yaml");
+  };
+  EXPECT_EQ(hub("{}")->hub.url, "https://huggingface.co");
+  EXPECT_FALSE(hub("{}")->hub.token);
+  for (const char* wrong :
+       {"ftp://a", "https://", "https:///x", "http://a/", "http://a?b", "http://me@a", "a.b", "'http://a b'"})
+    EXPECT_FALSE(hub("{url: " + std::string(wrong) + "}")) << wrong;
+  const auto both = hub("{token: {env: A, credential: b}}");
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().message, "hub.token: expected exactly one of file, env and credential");
+  EXPECT_THAT(both.error().where, HasSubstr("c.yaml:6:"));
+}
+
 TEST(Config, LogLevelTakesTheSpellingsOfTheOption) {
   for (const std::string_view level : kLogLevels) {
     const auto c = parse_config(std::string(kBase) + "log_level: \"" + std::string(level) + "\"\n", "c.yaml");
@@ -118,6 +133,8 @@ policy_path: p.yaml
 apps_dir: /a
 state_dir: s
 cache_dir: /c
+models_dir: m
+hub: {url: "http://hub.lan:8000/hf", token: {file: hub.token}}
 )",
                               "/etc/x/config.yaml");
   ASSERT_TRUE(c) << c.error().where << ": " << c.error().message;
@@ -177,6 +194,10 @@ cache_dir: /c
   EXPECT_EQ(c->apps_dir, "/a");
   EXPECT_EQ(c->state_dir, "/etc/x/s");
   EXPECT_EQ(c->cache_dir, "/c");
+  EXPECT_EQ(c->models_dir, "/etc/x/m");
+  EXPECT_EQ(c->hub.url, "http://hub.lan:8000/hf");
+  ASSERT_TRUE(c->hub.token);
+  EXPECT_EQ(*c->hub.token, (KeySource{KeySource::Kind::file, "/etc/x/hub.token"})) << "the file is not read";
 }
 
 struct Mistake {

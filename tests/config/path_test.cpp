@@ -46,7 +46,7 @@ std::string with(const std::string& key, const std::string& value) {
   return "schema: flyball.config/v1\nlisteners: {l: {unix: '" + one("listeners.l.unix") +
          "'}}\nmodels: {m: {path: '" + one("models.m.path") + "'}}\npolicy_path: '" + one("policy_path") +
          "'\napps_dir: '" + one("apps_dir") + "'\nstate_dir: '" + one("state_dir") + "'\ncache_dir: '" +
-         one("cache_dir") + "'\nkv_spill: {directory: '" + one("kv_spill.directory") + "'}\n";
+         one("cache_dir") + "'\nmodels_dir: '" + one("models_dir") + "'\nkv_spill: {directory: '" + one("kv_spill.directory") + "'}\n";
 }
 
 fs::path path_of(const Config& config, const std::string& key) {
@@ -56,6 +56,7 @@ fs::path path_of(const Config& config, const std::string& key) {
   if (key == "apps_dir") return config.apps_dir;
   if (key == "state_dir") return config.state_dir;
   if (key == "cache_dir") return config.cache_dir;
+  if (key == "models_dir") return config.models_dir;
   return config.kv_spill.directory;
 }
 
@@ -95,7 +96,7 @@ TEST_P(EveryPathKey, TakesADotBeforeANameThatTrulyBeginsSo) {
 
 INSTANTIATE_TEST_SUITE_P(Config, EveryPathKey,
                          testing::Values("listeners.l.unix", "models.m.path", "policy_path", "apps_dir",
-                                         "state_dir", "cache_dir", "kv_spill.directory"),
+                                         "state_dir", "cache_dir", "models_dir", "kv_spill.directory"),
                          [](const auto& row) {
                            std::string name = row.param;
                            for (char& c : name)
