@@ -1,8 +1,6 @@
 // `flyball app new NAME`: a manifest with a key of its own, and the command that asks with it.
-#include <fcntl.h>
 #include <openssl/sha.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -10,7 +8,6 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -19,10 +16,10 @@
 #include <nlohmann/json.hpp>
 
 #include "config/app_models.hpp"
-#include "config/descriptor.hpp"
 #include "config/name_list.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/operators_file.hpp"
 #include "daemon/cli/running_daemon.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/settings/config_files.hpp"
@@ -102,17 +99,6 @@ privacy: local_only
 # limits: {in_flight: 4, tokens_per_day: 2000000}
 )";
 
-// An id as YAML reads it back: quoted where YAML would take it for something else ("null", "on", "con:").
-std::string yaml_id(const std::string& id) {
-  constexpr std::array<std::string_view, 8> kWords{"null", "true", "false", "yes", "no", "on", "off", "y"};
-  std::string lower = id;
-  std::ranges::transform(lower, lower.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const bool plain = std::isalpha(static_cast<unsigned char>(id.front())) &&
-                     id.find(':') == std::string::npos && std::ranges::find(kWords, lower) == kWords.end();
-  return plain ? id : "'" + id + "'";  // an id holds no quote
-}
-
 std::string manifest_text(const NewOptions& options, const std::string& digest,
                           const config::Config& config) {
   std::string classes;
@@ -147,38 +133,6 @@ Result<void> check_words(const NewOptions& options) {
         ErrorCode::unsupported_value,
         "--class: there is no class " + config::not_among(options.kind, {classes.begin(), classes.end()}));
   return {};
-}
-
-// "scripts/nightly" lies in scripts-nightly.yaml: an id may hold characters that divide paths.
-std::string file_name(std::string id) {
-  std::ranges::replace_if(
-      id, [](char c) { return c == '/' || c == ':'; }, '-');
-  return id + ".yaml";
-}
-
-// Makes the file, and its folder where that is absent. The daemon may run as another user, and neither holds
-// a secret: no umask keeps it from reading them.
-Result<void> write_new(const std::filesystem::path& file, const std::string& text) {
-  const std::filesystem::path folder = file.parent_path();
-  std::error_code failed;
-  if (std::filesystem::create_directories(folder, failed)) ::chmod(folder.c_str(), 0755);
-  if (failed) return fail(ErrorCode::io_error, folder.string() + " cannot be made: " + failed.message());
-  Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!out && errno == EEXIST)
-    return fail(
-        ErrorCode::io_error,
-        file.string() + " exists: another app's manifest is kept there; remove it, or choose another name");
-  bool written = out && ::fchmod(out.get(), 0644) == 0;
-  for (std::size_t at = 0; written && at < text.size();) {
-    const ssize_t n = ::write(out.get(), text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    written = n > 0;
-    at += written ? static_cast<std::size_t>(n) : 0;
-  }
-  if (written) return {};
-  const int error = errno;
-  if (out) ::unlink(file.c_str());
-  return fail(ErrorCode::io_error, file.string() + " cannot be written: " + std::strerror(error));
 }
 
 // The folder of this configuration's manifests. Where the shipped example app is all that there is, it is
@@ -236,7 +190,7 @@ Result<NewApp> make_app(const NewOptions& options) {
   if (!key) return pass(key);
   out.key = std::move(*key);
   out.digest = digest_of(out.key);
-  out.manifest = manifests_of(*config, out.config_file) / file_name(options.app);
+  out.manifest = manifests_of(*config, out.config_file) / (file_stem(options.app) + ".yaml");
   out.text = manifest_text(options, out.digest, *config);
   const auto app = config::parse_app(out.text, out.manifest.string());
   if (!app) return pass(app);
@@ -245,13 +199,6 @@ Result<NewApp> make_app(const NewOptions& options) {
   const auto state = config->state_dir.empty() ? settings::default_state_dir() : config->state_dir;
   if (!state.empty()) out.daemon = store::running_daemon(state);
   return out;
-}
-
-// One word of a POSIX shell, whatever it holds.
-std::string shell_word(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 std::string first_request(const NewApp& app) {
@@ -293,7 +240,7 @@ int print_new(const NewOptions& options) {
   const auto app = make_app(options);
   if (!app) return report(app.error());
   const std::string out = options.json ? new_app_json(*app) : new_app_text(*app);
-  if (const auto written = write_new(app->manifest, app->text); !written) return report(written.error());
+  if (const auto written = write_new(app->manifest, app->text, "another app's manifest is kept there; remove it, or choose another name"); !written) return report(written.error());
   if (std::fputs(out.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return kOk;
   ::unlink(app->manifest.c_str());  // nobody has the key that it names
   return kIo;

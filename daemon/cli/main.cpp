@@ -128,6 +128,7 @@ int main(int argc, char** argv) {
     add_probe_command(app, exit_code);
     add_inspect_command(app, exit_code);
     add_plan_command(app, exit_code);
+    add_models_command(app, exit_code);
     add_make_model_command(app, exit_code);
     add_calibrate_command(app, exit_code);
     add_measure_command(app, exit_code);

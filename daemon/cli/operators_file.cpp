@@ -1,0 +1,73 @@
+#include "daemon/cli/operators_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+
+#include "config/descriptor.hpp"
+
+namespace flyball::cli {
+namespace {
+
+// `text` in single quotes, each of its own written as `quote`.
+std::string in_single_quotes(const std::string& text, std::string_view quote) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string(quote) : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+Result<void> write_new(const std::filesystem::path& file, const std::string& text, const std::string& taken) {
+  const std::filesystem::path folder = file.parent_path();
+  std::error_code failed;
+  if (std::filesystem::create_directories(folder, failed)) ::chmod(folder.c_str(), 0755);
+  if (failed) return fail(ErrorCode::io_error, folder.string() + " cannot be made: " + failed.message());
+  Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!out && errno == EEXIST) return fail(ErrorCode::io_error, file.string() + " exists: " + taken);
+  bool written = out && ::fchmod(out.get(), 0644) == 0;
+  for (std::size_t at = 0; written && at < text.size();) {
+    const ssize_t n = ::write(out.get(), text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    written = n > 0;
+    at += written ? static_cast<std::size_t>(n) : 0;
+  }
+  if (written) return {};
+  const int error = errno;
+  if (out) ::unlink(file.c_str());
+  return fail(ErrorCode::io_error, file.string() + " cannot be written: " + std::strerror(error));
+}
+
+std::string file_stem(std::string id) {
+  std::ranges::replace_if(
+      id, [](char c) { return c == '/' || c == ':'; }, '-');
+  return id;
+}
+
+std::string yaml_id(const std::string& id) {
+  constexpr std::array<std::string_view, 8> kWords{"null", "true", "false", "yes", "no", "on", "off", "y"};
+  std::string lower = id;
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool plain = std::isalpha(static_cast<unsigned char>(id.front())) &&
+                     id.find(':') == std::string::npos && std::ranges::find(kWords, lower) == kWords.end();
+  return plain ? id : "'" + id + "'";  // an id holds no quote
+}
+
+std::string yaml_quoted(const std::string& text) {
+  return in_single_quotes(text, "''");
+}
+
+std::string shell_word(const std::string& text) {
+  return in_single_quotes(text, "'\\''");
+}
+
+}  // namespace flyball::cli
