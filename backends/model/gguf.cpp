@@ -9,6 +9,8 @@
 #include <limits>
 #include <numeric>
 
+#include "backends/model/gguf_outline.hpp"
+
 namespace flyball::model {
 
 static_assert(std::endian::native == std::endian::little, "GGUF numbers are read in place");
@@ -46,6 +48,10 @@ static_assert(rows_have_their_numbers(), "kTensorTypes lacks a row of format_tab
 std::string tensor_type_name(std::uint32_t id) {
   const auto* it = std::ranges::find(kTensorTypes, id, &TensorType::id);
   return it == std::end(kTensorTypes) ? "type " + std::to_string(id) : std::string(it->name);
+}
+
+bool is_named(std::uint32_t type) {
+  return std::ranges::find(kTensorTypes, type, &TensorType::id) != std::end(kTensorTypes);
 }
 
 // "F32, F16 and Q4_0"
@@ -152,6 +158,25 @@ class GgufReader {
 
   Result<Gguf> read() {
     Gguf out;
+    if (auto ok = read_directory(out); !ok) return pass(ok);
+    if (auto ok = out.index_names(); !ok) return pass(ok);
+    if (auto ok = place_tensors(out); !ok) return pass(ok);
+    return out;
+  }
+
+  // Tensors of types that no DType names are counted alone.
+  Result<GgufOutline> outline() {
+    GgufOutline out;
+    outline_ = &out;
+    Gguf directory;
+    if (auto ok = read_directory(directory); !ok) return pass(ok);
+    if (const auto name = directory.get_string("general.architecture"); name && *name)
+      out.architecture = printable(**name);
+    return out;
+  }
+
+ private:
+  Result<void> read_directory(Gguf& out) {
     std::uint64_t n_tensors = 0;
     std::uint64_t n_keys = 0;
     if (auto ok = read_header(out, n_tensors, n_keys); !ok) return pass(ok);
@@ -168,12 +193,9 @@ class GgufReader {
     for (std::uint64_t i = 0; i < n_tensors; ++i) {
       if (auto ok = read_tensor(out); !ok) return pass(ok);
     }
-    if (auto ok = out.index_names(); !ok) return pass(ok);
-    if (auto ok = place_tensors(out); !ok) return pass(ok);
-    return out;
+    return {};
   }
 
- private:
   static constexpr std::uint64_t kNoLimit =
       std::numeric_limits<std::uint64_t>::max();  // but the bytes that remain
 
@@ -391,6 +413,13 @@ class GgufReader {
     }
     const auto type = number<std::uint32_t>("a tensor's type");
     if (!type) return pass(type);
+    if (outline_ != nullptr) {
+      GgufOutline::Tensors& tensors = outline_->types[is_named(*type) ? tensor_type_name(*type) : "unknown"];
+      ++tensors.count;
+      if (__builtin_add_overflow(tensors.values, values, &tensors.values)) tensors.values = kNoLimit;
+      if (auto offset = number<std::uint64_t>("a tensor's offset"); !offset) return pass(offset);
+      return {};
+    }
     const auto known = kernels::dtype_of_gguf(*type);
     if (!known) {
       return invalid_at("the tensor " + printable(*name) + " has the type " + tensor_type_name(*type) +
@@ -462,10 +491,15 @@ class GgufReader {
   std::uint64_t at_ = 0;
   std::uint64_t alignment_ = kDefaultGgufAlignment;
   std::vector<std::uint64_t> offsets_;  // of each tensor, from the start of the tensor data
+  GgufOutline* outline_ = nullptr;      // tensors are counted there instead of being kept
 };
 
 Result<Gguf> Gguf::parse(std::span<const std::byte> file) {
   return GgufReader(file).read();
+}
+
+Result<GgufOutline> outline_gguf(std::span<const std::byte> file) {
+  return GgufReader(file).outline();
 }
 
 Result<Gguf> Gguf::assemble(std::span<const std::byte> metadata, std::vector<GgufTensor> tensors) {

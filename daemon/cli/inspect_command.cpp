@@ -16,11 +16,16 @@
 #include "backends/graph/layer_split.hpp"
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
+#include "backends/model/gguf_outline.hpp"
+#include "backends/model/mapped_file.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/found_device.hpp"
 #include "backends/text/answer_form.hpp"
+#include "config/json_reader.hpp"
+#include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/machine_pools.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/probe/model_files.hpp"
@@ -34,6 +39,7 @@ struct InspectOptions {
   std::uint32_t context = 0, sequences = 1;
   std::string kv_type = "f16";
   std::vector<std::string> devices;
+  std::vector<std::string> pools;  // as pool_argument() writes them
 };
 
 // What one OpenCL device would hold.
@@ -53,6 +59,7 @@ struct Report {
   std::string tokenizer, pre_tokenizer;
   std::size_t chat_template_bytes;
   std::vector<DevicePlan> devices;
+  std::vector<graph::PoolPlan> pools;
 };
 
 // A string of the metadata, "" where it is absent or no string.
@@ -104,10 +111,14 @@ Result<Report> make_report(const model::ModelFile& file, const InspectOptions& o
                 text_of(file.gguf(), "tokenizer.ggml.model"),
                 text_of(file.gguf(), "tokenizer.ggml.pre"),
                 0,
+                {},
                 {}};
   auto devices = plan_devices(file, shape, report.plan.kv_bytes, options.devices);
   if (!devices) return pass(devices);
   report.devices = std::move(*devices);
+  for (const std::string& text : options.pools)
+    if (const auto pool = pool_from_argument(text))
+      report.pools.push_back(graph::plan_pool(config, report.plan, shape, *pool));
   for (const auto& tensor : file.gguf().tensors()) {
     report.bytes_by_type[std::string(to_string(tensor.type))] += tensor.bytes();
   }
@@ -135,6 +146,8 @@ const char* to_text(model::RopeScaling scaling) {
 
 void print_json(const Report& r) {
   const auto& c = r.config;
+  std::map<std::string, std::uint64_t> types;  // tensors of each
+  for (const auto& tensor : r.file.gguf().tensors()) ++types[std::string(to_string(tensor.type))];
   nlohmann::ordered_json out = {{"architecture", c.architecture},
                                 {"name", model::printable(c.name)},
                                 {"format", r.file.format()},
@@ -142,6 +155,7 @@ void print_json(const Report& r) {
                                 {"active_parameters", r.file.active_parameter_count()},
                                 {"quantization", std::string(r.file.main_quantization())},
                                 {"bytes_by_type", r.bytes_by_type},
+                                {"types", types},
                                 {"tensors", r.file.gguf().tensors().size()},
                                 {"context_length", c.context_length},
                                 {"vocab_size", c.vocab_size},
@@ -191,7 +205,35 @@ void print_json(const Report& r) {
                               {"weight_bytes", d.planned.memory.weight_bytes},
                               {"kv_bytes", d.planned.memory.kv_bytes},
                               {"scratch_bytes", d.planned.memory.scratch_bytes}});
+  for (const graph::PoolPlan& pool : r.pools) out["where"].push_back(pool_json(pool));
   std::printf("%s\n", out.dump(2).c_str());
+}
+
+// The family and the tensor types of a file or directory that this build does not read; null: even they are not to
+// be had.
+nlohmann::json outline_json(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    const auto text = config::read_text_file(path / "config.json");
+    const auto config = text ? read_json(*text) : Result<nlohmann::json>(pass(text));
+    if (!config || !config->is_object()) return nullptr;
+    const auto type = config->find("model_type");
+    if (type == config->end() || !type->is_string()) return nullptr;
+    return {{"architecture", model::printable(type->get<std::string>())}};
+  }
+  const auto file = model::MappedFile::open(path);
+  if (!file) return nullptr;
+  const auto outline = model::outline_gguf(file->bytes());
+  if (!outline) return nullptr;
+  nlohmann::json out{{"architecture", outline->architecture}, {"types", nlohmann::json::object()}};
+  std::uint64_t most = 0;
+  for (const auto& [type, tensors] : outline->types) {
+    out["types"][type] = tensors.count;
+    if (tensors.values <= most) continue;
+    most = tensors.values;
+    out["quantization"] = type;
+  }
+  return out;
 }
 
 void line(const char* label, const std::string& text) {
@@ -256,11 +298,11 @@ int inspect(const InspectOptions& options) {
     const bool more = !error.where.empty() && error.where != name;
     std::fprintf(stderr, "flyball inspect: %s: %s%s%s%s\n", name.c_str(), error.message.c_str(),
                  more ? " (" : "", more ? error.where.c_str() : "", more ? ")" : "");
-    if (options.json)
-      std::printf("%s\n",
-                  nlohmann::json{{"error", {{"code", to_string(error.code)}, {"message", error.message}}}}
-                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                      .c_str());
+    if (options.json) {
+      nlohmann::json out{{"error", {{"code", to_string(error.code)}, {"message", error.message}}}};
+      if (auto outline = outline_json(options.file); !outline.is_null()) out["outline"] = std::move(outline);
+      std::printf("%s\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    }
     return exit_code_for(error);
   };
   if (!file) return refuse(file.error());
@@ -299,6 +341,7 @@ void add_inspect_command(CLI::App& app, int& exit_code) {
           "Plan for this OpenCL device: part of its id (probe). Given again: one more, over which the "
           "layers are split")
       ->allow_extra_args(false);
+  command->add_option("--pool", options->pools)->allow_extra_args(false)->group("");  // `models find` asks so
   command->footer(
       "Examples:\n"
       "  flyball inspect model.gguf\n"

@@ -13,7 +13,6 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
-#include "backends/device/memory.hpp"
 #include "backends/graph/planner.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
@@ -23,11 +22,10 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
+#include "daemon/cli/machine_pools.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/plan_together.hpp"
 #include "daemon/cli/terminal.hpp"
-#include "daemon/probe/hardware_facts.hpp"
-#include "daemon/probe/probe.hpp"
 #include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
@@ -80,40 +78,6 @@ Result<Model> open_model(const PlanOptions& o) {
   return out;
 }
 
-void add_devices(std::vector<PlanPool>& pools, const config::EngineKind& kind, const DeviceProbe& probe,
-                 const std::vector<std::string>& ids) {
-  for (const std::string& id : ids) {
-    const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
-    if (device == probe.devices.end()) continue;
-    const std::uint64_t bytes =
-        device->unified ? std::min(device->memory_bytes, device::available_memory()) : device->memory_bytes;
-    pools.push_back({std::string(kind.id) + " on " + id, bytes,
-                     device->unified ? graph::kMachineKvEighths : graph::kDeviceKvEighths});
-  }
-}
-
-// The pools of this machine: its free memory for engines that compute on the processor, and all the memory of
-// each device that the probe approves.
-std::vector<PlanPool> machine_pools(const std::string& backend) {
-  std::vector<PlanPool> pools;
-  std::optional<probe::HardwareReport> report;
-  const auto config =
-      settings::config_at(settings::find_config());  // one that does not load is `check`'s matter
-  for (const config::EngineKind& kind : config::kEngineKinds) {
-    if (backend != kAllEngines && backend != kind.id) continue;
-    if (!kind.has_devices()) {
-      pools.push_back({std::string(kind.id) + ", in this machine's memory", device::available_memory(),
-                       graph::kMachineKvEighths});
-      continue;
-    }
-    if (!report) report = probe::probe_hardware();
-    const auto ids =
-        probe::opened_devices(*report, config ? config->devices : config::PerKind<config::DeviceNames>());
-    add_devices(pools, kind, report->devices[kind], ids[kind]);
-  }
-  return pools;
-}
-
 // nullopt: no size that a memory can have.
 std::optional<std::uint64_t> memory_size(const std::string& text) {
   const auto size = config::parse_size(text);
@@ -125,8 +89,15 @@ std::string check_memory_size(const std::string& text) {
 }
 
 std::vector<PlanPool> pools_of(const PlanOptions& o) {
-  if (o.memories.empty()) return machine_pools(o.backend);
   std::vector<PlanPool> pools;
+  if (o.memories.empty()) {
+    Hardware hardware;
+    // A configuration that does not load is `check`'s matter.
+    const auto config = settings::config_at(settings::find_config());
+    for (MachinePool& one : machine_pools(hardware, config ? *config : config::Config(), o.backend))
+      pools.push_back(std::move(one.pool));
+    return pools;
+  }
   for (const std::string& text : o.memories) pools.push_back({text, *memory_size(text)});
   return pools;
 }
@@ -178,14 +149,7 @@ void print_json(const Plan& p, const PlanOptions& o) {
                    {"scratch_bytes", p.bytes.scratch_bytes},
                    {"total_bytes", p.bytes.total()},
                    {"where", ordered_json::array()}};
-  for (const PoolPlan& pool : p.pools)
-    out["where"].push_back({{"pool", pool.pool.name},
-                            {"bytes", pool.pool.bytes},
-                            {"kv_room_bytes", pool.kv_room},
-                            {"fits", pool.fits},
-                            {"sequences", pool.sequences},
-                            {"missing_bytes", pool.missing},
-                            {"longest_context", pool.longest_context}});
+  for (const PoolPlan& pool : p.pools) out["where"].push_back(pool_json(pool));
   std::printf("%s\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace).c_str());
 }
 

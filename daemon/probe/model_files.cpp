@@ -30,7 +30,14 @@ std::string member_text(const Json& object, const char* key) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
-// Of another process's words: all that is asked for, or nothing.
+// Of this program's own bytes, which nobody else has written.
+std::optional<BackendInfo> embedded_info() {
+  const auto file = model::ModelFile::from_bytes(model::embedded_demo_model());
+  return file ? std::optional(info_of(**file)) : std::nullopt;  // this build may have none
+}
+
+}  // namespace
+
 std::optional<BackendInfo> info_from(const ChildAnswer& answer) {
   if (!answer.ended_well()) return std::nullopt;
   const Json said = Json::parse(answer.text, nullptr, false);
@@ -64,7 +71,6 @@ std::optional<BackendInfo> info_from(const ChildAnswer& answer) {
   return info;
 }
 
-// The reason that the process gives, or what became of the process.
 Error trouble_of(const ChildAnswer& answer, std::chrono::milliseconds timeout) {
   constexpr std::size_t kMostText = 500;  // bytes of another process's words
   const Json said = Json::parse(answer.text, nullptr, false);
@@ -86,14 +92,6 @@ Error trouble_of(const ChildAnswer& answer, std::chrono::milliseconds timeout) {
     return unknown("the model files were not read within " + std::to_string(timeout.count()) + " ms");
   return unknown("the process that reads the model file failed");
 }
-
-// Of this program's own bytes, which nobody else has written.
-std::optional<BackendInfo> embedded_info() {
-  const auto file = model::ModelFile::from_bytes(model::embedded_demo_model());
-  return file ? std::optional(info_of(**file)) : std::nullopt;  // this build may have none
-}
-
-}  // namespace
 
 std::optional<TemplateTraits> template_traits(const model::ModelFile& file) {
   const auto source = file.gguf().get_string("tokenizer.chat_template");

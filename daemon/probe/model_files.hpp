@@ -15,6 +15,7 @@
 #include "config/config.hpp"
 #include "config/error.hpp"
 #include "daemon/fleet/file_stamp.hpp"
+#include "daemon/probe/children.hpp"
 
 namespace flyball::probe {
 
@@ -31,6 +32,12 @@ struct TemplateTraits {  // of the file's chat template
 std::optional<TemplateTraits> template_traits(const model::ModelFile& file);
 // nullopt: the vocabulary cannot be read.
 std::optional<bool> has_infill_tokens(const model::ModelFile& file);
+
+// What `flyball inspect --json` printed in a child process, which nobody trusts: all that BackendInfo needs, or
+// nothing.
+std::optional<BackendInfo> info_from(const ChildAnswer& answer);
+// The reason that the process gives, or what became of the process. timeout: that it was asked with.
+Error trouble_of(const ChildAnswer& answer, std::chrono::milliseconds timeout);
 
 struct ModelFilesRead {
   ModelFileInfos infos;

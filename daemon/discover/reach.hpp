@@ -1,0 +1,43 @@
+// Whether another user, such as the daemon's under systemd, can open a file: by the permissions of the file
+// and of every folder on the way.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flyball::discover {
+
+struct Reader {
+  std::string name;          // for messages
+  std::optional<uid_t> uid;  // nullopt: a user of no name yet (DynamicUser), in no group of the file's
+  std::vector<gid_t> groups;
+};
+
+// One name on the way to a file.
+struct PathStep {
+  std::filesystem::path path;
+  mode_t mode = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+  bool has_acl = false;  // its permissions say more than its mode: nothing is claimed of it
+  bool folder = false;
+};
+// Of `path` as it is written and of the file that its links lead to; those that cannot be looked at are left
+// out.
+std::vector<PathStep> steps_to(const std::filesystem::path& path);
+
+// A name on the way that keeps a reader out, and the change that lets it through, in chmod's terms: "o+x".
+struct Closing {
+  std::filesystem::path path;
+  std::string change;
+  bool operator==(const Closing&) const = default;
+};
+// In order. Pure.
+std::vector<Closing> closed_to(const Reader& reader, std::span<const PathStep> steps);
+
+}  // namespace flyball::discover

@@ -1,0 +1,78 @@
+#include "daemon/discover/servers.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace flyball::discover {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::array<KnownPort, 11> kPorts{{{1234, "LM Studio"},
+                                            {1337, "Jan"},
+                                            {4891, "GPT4All"},
+                                            {5000, "text-generation-webui"},
+                                            {5001, "KoboldCpp"},
+                                            {8000, "vLLM, Lemonade"},
+                                            {8080, "Flyball, llama-server, LocalAI"},
+                                            {8081, "llama-server"},
+                                            {9292, "llama-swap"},
+                                            {11434, "Ollama"},
+                                            {30000, "SGLang"}}};
+
+constexpr std::array<ServerSign, 7> kSigns{{{"Flyball", "/v1/engines"},
+                                            {"Ollama", "/api/version"},
+                                            {"LM Studio", "/api/v0/models"},
+                                            {"llama-server", "/props"},
+                                            {"KoboldCpp", "/api/extra/version"},
+                                            {"SGLang", "/get_model_info"},
+                                            {"vLLM", "/version"}}};
+
+std::string text_at(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
+}
+bool has(const Json& object, const char* key, Json::value_t type) {
+  const auto it = object.find(key);
+  return it != object.end() && it->type() == type;
+}
+
+}  // namespace
+
+std::span<const KnownPort> known_ports() noexcept {
+  return kPorts;
+}
+std::span<const ServerSign> server_signs() noexcept {
+  return kSigns;
+}
+
+std::optional<std::string> version_by(const ServerSign& sign, const Json& answer) {
+  if (!answer.is_object()) return std::nullopt;
+  const std::string version = text_at(answer, "version");
+  bool sure = false;
+  if (sign.kind == "Flyball")
+    sure = has(answer, "engines", Json::value_t::array) && has(answer, "memory", Json::value_t::object);
+  else if (sign.kind == "Ollama" || sign.kind == "vLLM")
+    sure = !version.empty();
+  else if (sign.kind == "LM Studio")
+    sure = has(answer, "data", Json::value_t::array);
+  else if (sign.kind == "llama-server")
+    return has(answer, "default_generation_settings", Json::value_t::object)
+               ? std::optional(text_at(answer, "build_info"))
+               : std::nullopt;
+  else if (sign.kind == "KoboldCpp")
+    sure = text_at(answer, "result") == "KoboldCpp";
+  else if (sign.kind == "SGLang")
+    sure = has(answer, "model_path", Json::value_t::string);
+  return sure ? std::optional(version) : std::nullopt;
+}
+
+std::optional<std::vector<std::string>> models_in(const Json& answer) {
+  const auto data = answer.is_object() ? answer.find("data") : answer.end();
+  if (!answer.is_object() || data == answer.end() || !data->is_array()) return std::nullopt;
+  std::vector<std::string> out;
+  for (const Json& model : *data)
+    if (model.is_object() && has(model, "id", Json::value_t::string)) out.push_back(text_at(model, "id"));
+  return out;
+}
+
+}  // namespace flyball::discover
