@@ -111,6 +111,9 @@ void read_answer(const probe::ChildAnswer& answer, std::span<const MachinePool> 
     for (const auto& [type, count] : types->items())
       if (count.is_number_unsigned() && type.size() <= kMostText && model.tensors.size() < 64)
         model.tensors[type] = count.get<std::uint64_t>();
+  if (model.info && said.value("chat_template", Json()) == Json(false))
+    model.found.notes.emplace_back(
+        "the file has no chat template: chats are written as ChatML, which may not be the model's form");
   const auto where = said.find("where");
   if (!model.info || where == said.end() || !where->is_array() || where->size() != pools.size()) return;
   for (std::size_t i = 0; i < pools.size(); ++i) {

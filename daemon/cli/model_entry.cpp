@@ -51,8 +51,10 @@ std::string entry_text(const NewModel& model, const std::string& default_model) 
       "  " +
       yaml_id(model.id) + ":\n    path: " + yaml_quoted(model.path.string()) + "\n";
   if (!model.sha256.empty()) out += "    sha256: " + yaml_quoted(model.sha256) + "\n";
-  if (model.longest > 0)
-    out += "    # Tokens of a sequence. Without this line at most 4096; " + std::to_string(model.longest) +
+  constexpr std::uint32_t kServed = 4096;  // tokens, of a model without `context`
+  if (model.longest > kServed)
+    out += "    # Tokens of a sequence. Without this line " + std::to_string(kServed) + "; " +
+           std::to_string(model.longest) +
            " fitted here when this file was written.\n    # context: " + std::to_string(model.longest) + "\n";
   if (!default_model.empty())
     out += "# For requests that name no model. The demo model answered them before.\ndefault_model: " +
@@ -78,10 +80,28 @@ bool has_own_default(const config::Config& config) {
   return model != config.models.end() && !model->embedded;
 }
 
-void remove_all(const WrittenModels& written) {
-  for (const std::filesystem::path& file : written.files) ::unlink(file.c_str());
-  if (written.made_config) ::unlink(written.config_file.c_str());
-}
+// New files, which go again unless all of them were made and belong together.
+class NewFiles {
+ public:
+  NewFiles() = default;
+  NewFiles(const NewFiles&) = delete;
+  NewFiles& operator=(const NewFiles&) = delete;
+  ~NewFiles() {
+    if (!kept_)
+      for (const std::filesystem::path& file : made_) ::unlink(file.c_str());
+  }
+  Result<void> write(const std::filesystem::path& file, std::string_view text) {
+    if (auto ok = write_new(file, std::string(text), "another program has just made it; try again"); !ok)
+      return pass(ok);
+    made_.push_back(file);
+    return {};
+  }
+  void keep() { kept_ = true; }
+
+ private:
+  std::vector<std::filesystem::path> made_;
+  bool kept_ = false;
+};
 
 }  // namespace
 
@@ -91,6 +111,7 @@ std::string model_id_from(std::string_view name) {
   for (const char c : name) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_';
     const bool divides = c == ':' || c == '/';
+    if ((c == '.' || divides) && !out.empty() && out.back() == '-') out.pop_back();
     if (plain || (divides && !out.empty()))
       out += c;
     else if (!out.empty() && out.back() != '-')
@@ -121,28 +142,25 @@ Result<WrittenModels> write_models(const std::filesystem::path& config_file,
           ErrorCode::config_invalid,
           "the configuration has a model " + model.id + " already: choose another id, or remove that one", {},
           before->place("models." + model.id));
+  NewFiles files;
   if (absent) {
-    if (auto ok = write_new(out.config_file, std::string(config::default_config_yaml()),
-                            "another program has just made it; try again");
-        !ok)
-      return pass(ok);
+    if (auto ok = files.write(out.config_file, config::default_config_yaml()); !ok) return pass(ok);
     out.made_config = true;
+    // The shipped example app is a file from now on, so that `app new` puts others beside it.
+    const std::filesystem::path apps = out.config_file.parent_path() / "apps.d";
+    if (!std::filesystem::exists(apps, ignored))
+      if (auto ok = files.write(apps / "example.yaml", config::default_app_yaml()); !ok) return pass(ok);
   }
   const std::filesystem::path folder = out.config_file.parent_path() / "config.d";
   if (!models.empty() && !has_own_default(*before)) out.default_model = models.front().id;
   for (const NewModel& model : models) {
     const std::filesystem::path file = free_name(folder, model.id);
-    const std::string text = entry_text(model, out.files.empty() ? out.default_model : "");
-    if (auto ok = write_new(file, text, "another program has just made it; try again"); !ok) {
-      remove_all(out);
+    if (auto ok = files.write(file, entry_text(model, out.files.empty() ? out.default_model : "")); !ok)
       return pass(ok);
-    }
     out.files.push_back(file);
   }
-  if (auto after = config::load_config(out.config_file); !after) {
-    remove_all(out);
-    return pass(after);
-  }
+  if (auto after = config::load_config(out.config_file); !after) return pass(after);
+  files.keep();
   return out;
 }
 

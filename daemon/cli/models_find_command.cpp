@@ -62,7 +62,7 @@ std::string shown(std::string_view text) {
       out, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
   return out;
 }
-std::string shown(const std::filesystem::path& path) {
+std::string shown_path(const std::filesystem::path& path) {
   return shown(path.string());
 }
 
@@ -197,7 +197,7 @@ void print_model(const ExaminedModel& m, const Found& found, std::size_t number)
 void print_obstacle(const discover::Obstacle& obstacle) {
   std::printf(
       "  %s\n      %s\n", shown(obstacle.name.empty() ? obstacle.path.string() : obstacle.name).c_str(),
-      (std::string(to_string(obstacle.kind)) + ": " + shown(obstacle.path) + " " + shown(obstacle.what))
+      (std::string(to_string(obstacle.kind)) + ": " + shown_path(obstacle.path) + " " + shown(obstacle.what))
           .c_str());
   if (!obstacle.remedy.empty()) std::printf("      remedy: %s\n", shown(obstacle.remedy).c_str());
 }
@@ -229,7 +229,7 @@ void print_text(const Found& found, const FindOptions& o) {
   std::size_t number = 0;
   const ExaminedModel* first = nullptr;
   for (const discover::StoreContents& store : found.stores) {
-    std::printf("%s, %s\n", std::string(to_string(store.kind)).c_str(), shown(store.root).c_str());
+    std::printf("%s, %s\n", std::string(to_string(store.kind)).c_str(), shown_path(store.root).c_str());
     for (const ExaminedModel& model : found.models) {
       if (model.store != store.kind ||
           std::ranges::none_of(store.models,
@@ -368,7 +368,7 @@ std::uint32_t longest_context(const ExaminedModel& model) {
 void print_written(const WrittenModels& written, const std::vector<const ExaminedModel*>& models,
                    const std::string& reload) {
   if (written.made_config) std::printf("wrote %s, the shipped configuration\n", written.config_file.c_str());
-  for (const auto& file : written.files) std::printf("wrote %s\n", shown(file).c_str());
+  for (const auto& file : written.files) std::printf("wrote %s\n", shown_path(file).c_str());
   if (!written.default_model.empty())
     std::printf("requests that name no model go to %s\n", written.default_model.c_str());
   const std::string& id = models.front()->id;
@@ -392,7 +392,6 @@ int find_models(FindOptions o) {
       print_text(*found, o);
     return kOk;
   }
-  if (!o.json) print_text(*found, o);
   const bool ask = o.picks.empty() && !o.all;
   if (candidates_of(*found).empty() && (ask || o.all)) {
     std::fprintf(stderr,
@@ -405,7 +404,11 @@ int find_models(FindOptions o) {
     return kUsage;
   }
   if (o.all) o.picks = {"all"};
-  if (ask) o.picks = asked_for_words();
+  if (ask) {
+    print_text(*found, o);
+    std::fflush(stdout);
+    o.picks = asked_for_words();
+  }
   const auto models = picked(*found, o.picks, ask);
   if (!models) return report(models.error());
   if (models->empty()) return kOk;

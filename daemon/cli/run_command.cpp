@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/model/model_config.hpp"
+#include "config/app_models.hpp"
 #include "config/json_reader.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -183,6 +185,17 @@ int run_chat(Backend& backend, const RunOptions& options) {
   return kOk;
 }
 
+// The path of a model of the configuration that `serve` would take, or `name` itself: a file that is there goes
+// first.
+std::string model_path(const std::string& name) {
+  std::error_code ignored;
+  if (name.empty() || std::filesystem::exists(name, ignored)) return name;
+  const auto config = settings::config_at(settings::find_config());
+  if (!config) return name;  // `check` says why
+  const config::ModelEntry* entry = config::named_model(config->models, name).entry;
+  return entry == nullptr ? name : entry->path.string();
+}
+
 int run(RunOptions& options) {
   std::string text;
   for (const std::string& word : options.words) text += (text.empty() ? "" : " ") + word;
@@ -201,8 +214,8 @@ int run(RunOptions& options) {
   }
   options.sampling.seed = options.seed_given ? options.seed : std::random_device{}();
   if (auto checked = check(options.sampling); !checked) return report(checked.error()), kUsage;
-  options.engine.path = options.path;
   options.engine.model_id = options.path.empty() ? "demo" : options.path;
+  options.engine.path = model_path(options.path);
   options.engine.max_sequences = 1;
   options.engine.cache_dir = settings::default_cache_dir();
   settle_threads(options.engine);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -80,6 +82,13 @@ void add_model(const OllamaManifest& manifest, const Manifest& at, StoreContents
   out.models.push_back({at.name, stem, path, bytes, std::move(notes)});
 }
 
+// A shell reads the name as one word: it comes from anybody's folders.
+bool is_plain(const std::string& name) {
+  return std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-' || c == '/' || c == ':';
+  });
+}
+
 // The four parts of HOST/NAMESPACE/NAME/TAG.
 std::optional<std::array<std::string, 4>> parts_of(const std::filesystem::path& relative) {
   std::array<std::string, 4> out;
@@ -103,7 +112,7 @@ void look_through_ollama(StoreContents& out, const WalkLimits& limits) {
                  const auto parts = parts_of(file.lexically_relative(manifests));
                  if (!parts) continue;  // .DS_Store and the like
                  Manifest at{file, ollama_name((*parts)[0], (*parts)[1], (*parts)[2], (*parts)[3]), ""};
-                 at.pull = "ollama pull " + at.name;
+                 if (is_plain(at.name)) at.pull = "ollama pull " + at.name;
                  const auto text = config::read_text_file(file, kMaxManifestBytes);
                  const auto manifest =
                      text ? read_ollama_manifest(*text) : Result<OllamaManifest>(pass(text));

@@ -50,7 +50,7 @@ std::optional<std::string> version_by(const ServerSign& sign, const Json& answer
   const std::string version = text_at(answer, "version");
   bool sure = false;
   if (sign.kind == "Flyball")
-    sure = has(answer, "engines", Json::value_t::array) && has(answer, "memory", Json::value_t::object);
+    sure = has(answer, "engines", Json::value_t::array) && has(answer, "pools", Json::value_t::array);
   else if (sign.kind == "Ollama" || sign.kind == "vLLM")
     sure = !version.empty();
   else if (sign.kind == "LM Studio")

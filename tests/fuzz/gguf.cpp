@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/graph/memory_plan.hpp"
+#include "backends/model/gguf_outline.hpp"
 #include "backends/model/model_file.hpp"
 
 namespace {
@@ -44,6 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto* const begin = reinterpret_cast<const std::byte*>(data);
   const std::vector<std::byte> bytes(begin, begin + size);
   if (const auto gguf = flyball::model::Gguf::parse(bytes)) touch(*gguf);
+  if (const auto outline = flyball::model::outline_gguf(bytes)) sink = sink + outline->types.size();
   const auto file = flyball::model::ModelFile::from_bytes(bytes);
   if (!file) {
     if (file.error().message.empty()) std::abort();

@@ -1,5 +1,6 @@
 // The GGUF parser against well-formed files, and against each way a file can lie.
 #include "backends/model/gguf.hpp"
+#include "backends/model/gguf_outline.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -233,6 +234,23 @@ TEST(Gguf, MetadataThatLies) {
   Raw twice;
   twice.header(0, 2).key("key", GgufType::u8).put('x').key("key", GgufType::u8).put('x');
   expect_invalid(twice, "appears twice");
+}
+
+TEST(GgufOutline, CountsTensorsOfAnyTypeWhereverTheyLie) {
+  Raw file;
+  file.header(4, 0).tensor("a", {32, 7}, kIq4Nl, 0).tensor("b", {32}, kIq4Nl, 3);
+  file.tensor("c", {1ULL << 40}, kF32, ~0ULL).tensor("d", {32}, 99, 0);
+  const auto outline = outline_gguf(file.bytes());
+  ASSERT_TRUE(outline) << outline.error().message;
+  EXPECT_EQ(outline->architecture, "");
+  ASSERT_EQ(outline->types.size(), 3U);
+  EXPECT_EQ(outline->types.at("IQ4_NL").count, 2U);
+  EXPECT_EQ(outline->types.at("IQ4_NL").values, 32U * 8);
+  EXPECT_EQ(outline->types.at("F32").values, 1ULL << 40);
+  EXPECT_EQ(outline->types.at("unknown").count, 1U);
+  Raw cut;
+  cut.header(2, 0).tensor("a", {32}, kF32, 0).pad(32);
+  EXPECT_FALSE(outline_gguf(cut.bytes())) << "the second entry is not there";
 }
 
 TEST(Gguf, TensorsThatLie) {
