@@ -1,5 +1,5 @@
-// The directory of a GGUF file that this build may not read: unknown families and tensor types have their names
-// all the same.
+// The directory of a GGUF file that this build may not read: unknown families and tensor types have their
+// names all the same.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ struct GgufOutline {
   std::map<std::string, Tensors> types;  // by name: "Q4_K", "IQ4_XS"; "unknown": all types without a name
 };
 
-// model_invalid as of Gguf::parse, but for the types of tensors and their bytes, which need not be in the file.
+// model_invalid as of Gguf::parse, but for the types of tensors and their bytes, which need not be in the
+// file.
 Result<GgufOutline> outline_gguf(std::span<const std::byte> file);
 
 }  // namespace flyball::model

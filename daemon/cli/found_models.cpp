@@ -17,6 +17,7 @@
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/machine_pools.hpp"
 #include "daemon/cli/model_entry.hpp"
+#include "daemon/cli/terminal.hpp"
 #include "daemon/probe/children.hpp"
 #include "daemon/probe/model_files.hpp"
 
@@ -53,6 +54,7 @@ std::vector<ExaminedModel> merged(std::span<const discover::StoreContents> store
       ExaminedModel& model = out.emplace_back();
       model.found = found;
       model.store = store.kind;
+      model.store_index = static_cast<std::size_t>(&store - stores.data());
     }
   }
   return out;
@@ -85,11 +87,8 @@ void give_ids(std::vector<ExaminedModel>& models, const config::Config& config) 
 
 std::string plain_text(const Json& object, const char* key) {
   const auto it = object.find(key);
-  if (it == object.end() || !it->is_string()) return "";
-  std::string out = it->get<std::string>().substr(0, kMostText);
-  std::ranges::replace_if(
-      out, [](unsigned char c) { return c < 0x20 || c >= 0x7F; }, '?');
-  return out;
+  return it != object.end() && it->is_string() ? terminal_text(it->get_ref<const std::string&>(), kMostText)
+                                               : "";
 }
 
 std::uint64_t number_at(const Json& object, const char* key) {
@@ -136,7 +135,16 @@ void read_files(std::vector<ExaminedModel>& models, std::span<const MachinePool>
     shared.emplace_back("--pool");
     shared.push_back(pool_argument(one.pool));
   }
+  const auto end = std::chrono::steady_clock::now() + kMostReading;
   for (std::size_t at = 0; at < models.size(); at += kAtOnce) {
+    if (at >= kMostExamined || std::chrono::steady_clock::now() > end) {
+      const std::string limit = at >= kMostExamined ? std::to_string(kMostExamined) + " files"
+                                                    : std::to_string(kMostReading.count()) + " minutes";
+      for (std::size_t i = at; i < models.size(); ++i)
+        models[i].trouble =
+            Error{ErrorCode::model_unavailable, "it was not examined: the limit is " + limit, {}, {}};
+      break;
+    }
     if (progress) std::fprintf(stderr, "\rreading model files: %zu of %zu ", at, models.size());
     const std::size_t n = std::min(kAtOnce, models.size() - at);
     std::vector<std::vector<std::string>> arguments;
@@ -211,6 +219,11 @@ std::vector<ExaminedModel> examine(std::span<const discover::StoreContents> stor
   if (options.reader)
     for (ExaminedModel& model : models) model.closed = closings_of(model.found.path, *options.reader);
   return models;
+}
+
+bool fits_somewhere(const ExaminedModel& model) {
+  return std::ranges::any_of(model.fits,
+                             [](const ModelFit& fit) { return fit.missing == 0 && fit.longest_context > 0; });
 }
 
 std::string census_text(const std::map<std::string, std::uint64_t>& tensors) {

@@ -2,6 +2,7 @@
 // fast they should be.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -32,7 +33,8 @@ struct ModelFit {
 struct ExaminedModel {
   discover::FoundModel found;
   discover::StoreKind store = discover::StoreKind::folder;
-  std::string id;  // unique among all; of a configured model its own
+  std::size_t store_index = 0;  // among those that examine() was given
+  std::string id;               // unique among all; of a configured model its own
   bool configured = false;
   std::vector<std::string> also;                 // names of the same file in other stores
   std::string family, quantization;              // "": the file does not say
@@ -48,9 +50,15 @@ struct ExamineOptions {
   std::optional<discover::Reader> reader = {};  // of the files, beside this process
   bool progress = false;                        // on stderr
 };
-// Every model once, in the order of the stores. Model files are read by child processes.
+// Every model once, in the order of the stores. Model files are read by child processes, kMostExamined at
+// most and for kMostReading at most; the others have `trouble`.
+inline constexpr std::size_t kMostExamined = 2000;
+inline constexpr std::chrono::minutes kMostReading{5};
 std::vector<ExaminedModel> examine(std::span<const discover::StoreContents> stores, Hardware& hardware,
                                    const ExamineOptions& options);
+
+// The model fits into a memory of this machine, with some context.
+bool fits_somewhere(const ExaminedModel& model);
 
 // "217 Q4_K, 145 F32, 37 Q6_K"
 std::string census_text(const std::map<std::string, std::uint64_t>& tensors);

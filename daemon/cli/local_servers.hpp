@@ -13,7 +13,8 @@ struct LocalServer {
   std::string kind;                 // "Ollama"; "": it answers, and not as any kind that is known
   std::string version;              // "": it does not say
   std::string usual;                // the kinds that take this port by default; "": none is known
-  std::vector<std::string> models;  // as GET /v1/models has them
+  std::size_t models_served = 0;    // as GET /v1/models has them
+  std::vector<std::string> models;  // the first of them
 };
 // Those that answer HTTP on these ports; none: the well-known ones. A port that nothing listens on costs
 // nothing, one that does not answer half a second.

@@ -18,7 +18,7 @@
 namespace flyball::cli {
 namespace {
 
-// Where a person's configuration is made when there is none.
+// The file of a person's own configuration.
 std::filesystem::path own_config() {
   if (const char* xdg = std::getenv("XDG_CONFIG_HOME"); xdg != nullptr && *xdg == '/')
     return std::filesystem::path(xdg) / "flyball/config.yaml";
@@ -87,10 +87,19 @@ class NewFiles {
   NewFiles(const NewFiles&) = delete;
   NewFiles& operator=(const NewFiles&) = delete;
   ~NewFiles() {
-    if (!kept_)
-      for (const std::filesystem::path& file : made_) ::unlink(file.c_str());
+    if (kept_) return;
+    for (const std::filesystem::path& file : made_) ::unlink(file.c_str());
+    for (const std::filesystem::path& folder : folders_)
+      ::rmdir(folder.c_str());  // fails where it is not empty
   }
   Result<void> write(const std::filesystem::path& file, std::string_view text) {
+    std::error_code ignored;
+    std::vector<std::filesystem::path> absent;
+    for (auto folder = file.parent_path();
+         folder.has_relative_path() && !std::filesystem::exists(folder, ignored);
+         folder = folder.parent_path())
+      absent.push_back(folder);
+    folders_.insert(folders_.begin(), absent.begin(), absent.end());
     if (auto ok = write_new(file, std::string(text), "another program has just made it; try again"); !ok)
       return pass(ok);
     made_.push_back(file);
@@ -99,7 +108,7 @@ class NewFiles {
   void keep() { kept_ = true; }
 
  private:
-  std::vector<std::filesystem::path> made_;
+  std::vector<std::filesystem::path> made_, folders_;  // folders: inner ones first
   bool kept_ = false;
 };
 

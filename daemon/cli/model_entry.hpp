@@ -37,7 +37,9 @@ Result<WrittenModels> write_models(const std::filesystem::path& config_file,
 // "model" where nothing is left.
 std::string model_id_from(std::string_view name);
 
-// The command that has a running daemon of this configuration read it again; "": no daemon runs.
+// The command that has the running daemon of this configuration's state directory read its configuration
+// again;
+// "": no daemon runs there.
 std::string reload_command(const config::Config& config, const std::filesystem::path& config_file);
 
 }  // namespace flyball::cli

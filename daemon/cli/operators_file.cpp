@@ -24,13 +24,19 @@ std::string in_single_quotes(const std::string& text, std::string_view quote) {
   return out + "'";
 }
 
+std::string remedy_of(int error) {
+  return error == EACCES || error == EPERM ? ". Run this command with sudo" : "";
+}
+
 }  // namespace
 
 Result<void> write_new(const std::filesystem::path& file, const std::string& text, const std::string& taken) {
   const std::filesystem::path folder = file.parent_path();
   std::error_code failed;
   if (std::filesystem::create_directories(folder, failed)) ::chmod(folder.c_str(), 0755);
-  if (failed) return fail(ErrorCode::io_error, folder.string() + " cannot be made: " + failed.message());
+  if (failed)
+    return fail(ErrorCode::io_error,
+                folder.string() + " cannot be made: " + failed.message() + remedy_of(failed.value()));
   Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!out && errno == EEXIST) return fail(ErrorCode::io_error, file.string() + " exists: " + taken);
   bool written = out && ::fchmod(out.get(), 0644) == 0;
@@ -43,7 +49,8 @@ Result<void> write_new(const std::filesystem::path& file, const std::string& tex
   if (written) return {};
   const int error = errno;
   if (out) ::unlink(file.c_str());
-  return fail(ErrorCode::io_error, file.string() + " cannot be written: " + std::strerror(error));
+  return fail(ErrorCode::io_error,
+              file.string() + " cannot be written: " + std::strerror(error) + remedy_of(error));
 }
 
 std::string file_stem(std::string id) {

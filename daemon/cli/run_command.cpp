@@ -185,11 +185,12 @@ int run_chat(Backend& backend, const RunOptions& options) {
   return kOk;
 }
 
-// The path of a model of the configuration that `serve` would take, or `name` itself: a file that is there goes
-// first.
+// The path of the model that the configuration `serve` would take calls by this name, or the name itself. A name
+// with a slash or the end of a GGUF file is the file's where there is one.
 std::string model_path(const std::string& name) {
   std::error_code ignored;
-  if (name.empty() || std::filesystem::exists(name, ignored)) return name;
+  const bool looks_like_a_file = name.find('/') != std::string::npos || name.ends_with(".gguf");
+  if (name.empty() || (looks_like_a_file && std::filesystem::exists(name, ignored))) return name;
   const auto config = settings::config_at(settings::find_config());
   if (!config) return name;  // `check` says why
   const config::ModelEntry* entry = config::named_model(config->models, name).entry;

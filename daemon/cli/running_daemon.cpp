@@ -7,10 +7,10 @@
 #include "config/json_reader.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/http_client.hpp"
+#include "daemon/cli/terminal.hpp"
 #include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
-
 namespace {
 
 constexpr const char* kDefaultUrl = "http://127.0.0.1:8080";
@@ -20,20 +20,6 @@ std::string url_of(const RunningDaemon& daemon) {
   if (!daemon.url.empty()) return daemon.url;
   const auto config = settings::config_at(settings::find_config());
   return config ? listening_url(*config) : kDefaultUrl;
-}
-
-// Control characters of a server's text as '?', so that none of them reaches the terminal. UTF-8 spells
-// U+0080 to U+009F as C2 80 to C2 9F.
-std::string without_controls(const std::string& text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    const bool two_bytes = byte == 0xc2 && next < 0xa0;
-    out += byte < 0x20 || byte == 0x7f || two_bytes ? '?' : text[i];
-    i += two_bytes ? 1 : 0;
-  }
-  return out;
 }
 
 }  // namespace
@@ -90,7 +76,7 @@ const nlohmann::json& member(const nlohmann::json& object, const char* key) {
 }
 
 std::string json_text(const nlohmann::json& value) {
-  return value.is_string() ? without_controls(value.get<std::string>()) : "?";
+  return value.is_string() ? terminal_text(value.get_ref<const std::string&>()) : "?";
 }
 
 int report_refusal(const DaemonAnswer& answer, const std::string& remedy) {

@@ -15,13 +15,17 @@ constexpr std::string_view kIncomplete = ".incomplete";
 
 // "Qwen/Qwen3-0.6B-GGUF" of "models--Qwen--Qwen3-0.6B-GGUF"; "": no model's folder.
 std::string repository_of(std::string_view folder) {
-  if (!folder.starts_with(kRepository)) return "";
+  if (!is_repository_name(folder)) return "";
   std::string name(folder.substr(kRepository.size()));
   if (const auto dashes = name.find("--"); dashes != std::string::npos) name.replace(dashes, 2, "/");
   return name;
 }
 
 }  // namespace
+
+bool is_repository_name(std::string_view folder) {
+  return folder.starts_with(kRepository);
+}
 
 void look_through_hugging_face(StoreContents& out, const WalkLimits& limits) {
   const auto wanted = [](std::string_view name) {

@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "backends/model/split_name.hpp"
+#include "daemon/discover/store_walk.hpp"
 
 namespace flyball::discover {
 namespace {
@@ -20,6 +22,9 @@ constexpr std::string_view kGguf = ".gguf", kSafetensors = ".safetensors", kMlxC
 constexpr std::array<std::string_view, 11> kUnfinished{
     ".part",  ".partial", ".incomplete", ".crdownload", ".download", ".downloading", ".downloadinprogress",
     ".aria2", ".tmp",     ".!qb",        ".opdownload"};
+
+// aria2 keeps its notes beside a file of full size until all of its parts are there.
+constexpr std::string_view kNotes = ".aria2";
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -56,34 +61,56 @@ std::optional<std::uint64_t> bytes_of(const std::filesystem::path& file, const s
     out.obstacles.push_back(
         {Obstacle::Kind::dangling, file, name, "is a link to a file that is not there", ""});
   else if (looked.error == EACCES)
-    out.obstacles.push_back({Obstacle::Kind::closed, file, name, "cannot be looked at by this user", ""});
+    out.obstacles.push_back(closed_obstacle(file, name));
   return std::nullopt;
 }
 
-// All shards of a split model, or why it is not whole.
-std::optional<std::uint64_t> bytes_of_shards(const model::ShardName& shards, const std::string& name,
-                                             StoreContents& out) {
-  std::uint64_t bytes = 0;
-  std::vector<std::uint32_t> missing;
+// The shards of one model that a folder has.
+struct Shards {
+  std::uint32_t count = 0;
+  std::vector<std::uint32_t> numbers;  // from 1, in order
+};
+
+// "2, 3 and more" of the numbers that a split model lacks; "": none.
+std::string missing_text(const Shards& shards) {
+  constexpr std::size_t kShown = 5;
+  std::string out;
+  std::size_t missing = 0;
   for (std::uint32_t n = 1; n <= shards.count; ++n) {
-    const Looked looked = look_at(model::shard_path(shards, n));
-    if (looked.regular)
-      bytes += looked.bytes;
-    else
-      missing.push_back(n);
+    if (std::ranges::find(shards.numbers, n) != shards.numbers.end()) continue;
+    if (++missing > kShown) return out + " and more";
+    out += (out.empty() ? "" : ", ") + std::to_string(n);
   }
-  if (missing.empty()) return bytes;
+  return out;
+}
+
+// The same name scheme as of GGUF files: NAME-00001-of-00003.safetensors.
+std::optional<model::ShardName> tensor_shard(const std::string& name) {
+  return model::shard_name(name.substr(0, name.size() - kSafetensors.size()) + std::string(kGguf));
+}
+
+void add_split(const std::filesystem::path& folder, const std::string& stem, const Shards& shards,
+               const std::string& prefix, StoreContents& out) {
+  const model::ShardName name{(folder / stem).string(), 1, shards.count};
+  const std::filesystem::path first = model::shard_path(name, 1);
+  const std::string missing = missing_text(shards);
   // A merged model may have kept the name of its first shard: whoever reads the file finds out.
-  if (missing.size() + 1 == shards.count && missing.front() == 2) return bytes;
-  std::string which;
-  for (std::size_t i = 0; i < missing.size() && i < 5; ++i)
-    which += (i == 0 ? "" : ", ") + std::to_string(missing[i]);
-  out.obstacles.push_back({Obstacle::Kind::unfinished, model::shard_path(shards, 1), name,
-                           "lacks " + std::to_string(missing.size()) + " of its " +
-                               std::to_string(shards.count) + " shards: " + which +
-                               (missing.size() > 5 ? " and more" : ""),
-                           ""});
-  return std::nullopt;
+  const bool first_alone = shards.numbers == std::vector<std::uint32_t>{1};
+  if (!missing.empty() && !first_alone) {
+    out.obstacles.push_back({Obstacle::Kind::unfinished, first, prefix + stem,
+                             "is one of " + std::to_string(shards.count) + " shards; missing: " + missing,
+                             ""});
+    return;
+  }
+  std::uint64_t all = 0;
+  for (const std::uint32_t n : shards.numbers) {
+    const auto bytes = bytes_of(model::shard_path(name, n), prefix + stem, out);
+    if (!bytes) return;
+    all += *bytes;
+  }
+  FoundModel model{prefix + stem, stem, first, all, {}};
+  if (missing.empty() && shards.count > 1) model.notes.push_back(std::to_string(shards.count) + " shards");
+  out.models.push_back(std::move(model));
 }
 
 }  // namespace
@@ -97,12 +124,15 @@ bool is_model_name(std::string_view name) {
 void add_models(const std::filesystem::path& folder, const std::vector<std::string>& names,
                 const std::string& prefix, StoreContents& out) {
   const bool has_config = std::ranges::find(names, kMlxConfig) != names.end();
-  std::map<std::string, model::ShardName> splits;  // by stem
+  const std::string folder_name =
+      prefix.empty() ? folder.filename().string() : prefix.substr(0, prefix.size() - 1);
+  std::map<std::string, Shards> splits, tensor_splits;  // by stem
+  std::set<std::string, std::less<>> unfinished;        // names beside which a downloader keeps its notes
+  for (const std::string& name : names)
+    if (name.ends_with(kNotes)) unfinished.insert(name.substr(0, name.size() - kNotes.size()));
   std::uint64_t tensor_bytes = 0;
   std::size_t tensor_files = 0;
   bool whole = true;
-  const std::string folder_name =
-      prefix.empty() ? folder.filename().string() : prefix.substr(0, prefix.size() - 1);
   for (const std::string& name : names) {
     const std::string lowered = lower(name);
     const std::filesystem::path file = folder / name;
@@ -111,30 +141,37 @@ void add_models(const std::filesystem::path& folder, const std::vector<std::stri
                                "is a download that has not ended",
                                "end or remove it with the program that began it"});
       whole = whole && lowered.find(kSafetensors) == std::string::npos;
+    } else if (unfinished.contains(name)) {
+      continue;
     } else if (lowered.ends_with(kSafetensors)) {
       if (!has_config) continue;
-      if (const auto bytes = bytes_of(file, prefix + name, out))
-        tensor_bytes += *bytes, ++tensor_files;
-      else
-        whole = false;
+      if (const auto shard = tensor_shard(name)) {
+        tensor_splits[shard->stem].count = shard->count;
+        tensor_splits[shard->stem].numbers.push_back(shard->number);
+      }
+      const auto bytes = bytes_of(file, prefix + name, out);
+      tensor_bytes += bytes.value_or(0);
+      ++tensor_files;
+      whole = whole && bytes;
     } else if (lowered.ends_with(kGguf)) {
       if (lowered.find("mmproj") != std::string::npos) continue;
-      if (auto shards = model::shard_name(file)) {
-        splits.emplace(shards->stem, std::move(*shards));
+      if (const auto shard = model::shard_name(std::filesystem::path(name))) {
+        splits[shard->stem].count = shard->count;
+        splits[shard->stem].numbers.push_back(shard->number);
       } else if (const auto bytes = bytes_of(file, prefix + name, out)) {
         out.models.push_back({prefix + name, file.stem().string(), file, *bytes, {}});
       }
     }
   }
-  for (const auto& [stem, shards] : splits) {
-    const std::filesystem::path first = model::shard_path(shards, 1);
-    const std::string name = prefix + std::filesystem::path(stem).filename().string();
-    if (const auto bytes = bytes_of_shards(shards, name, out))
-      out.models.push_back({name,
-                            std::filesystem::path(stem).filename().string(),
-                            first,
-                            *bytes,
-                            {std::to_string(shards.count) + " shards"}});
+  for (const auto& [stem, shards] : splits) add_split(folder, stem, shards, prefix, out);
+  for (const auto& [stem, shards] : tensor_splits) {
+    const std::string missing = missing_text(shards);
+    if (missing.empty()) continue;
+    whole = false;
+    out.obstacles.push_back({Obstacle::Kind::unfinished, folder, folder_name,
+                             "has " + std::to_string(shards.numbers.size()) + " of " +
+                                 std::to_string(shards.count) + " safetensors files; missing: " + missing,
+                             ""});
   }
   if (has_config && tensor_files > 0 && whole)
     out.models.push_back(

@@ -28,7 +28,7 @@ inline constexpr std::size_t kMaxManifestBytes = 1 << 20;
 // invalid_json and its kin; model_invalid: no manifest, or a digest that is none.
 Result<OllamaManifest> read_ollama_manifest(std::string_view text);
 
-// What a person calls the model whose manifest lies at HOST/NAMESPACE/NAME/TAG: "qwen3:8b" of
+// The name by which a person calls the model of manifest HOST/NAMESPACE/NAME/TAG: "qwen3:8b" for
 // registry.ollama.ai/library/qwen3/8b, "me/qwen3:8b", "hf.co/org/repo:Q8_0".
 std::string ollama_name(std::string_view host, std::string_view space, std::string_view name,
                         std::string_view tag);

@@ -20,7 +20,11 @@ namespace {
 
 using Kind = Obstacle::Kind;
 
-// Where a blob lies: older stores wrote a colon.
+// The end of a blob's name while it is fetched. Its parts have a number behind it.
+constexpr std::string_view kPartial = "-partial";
+constexpr std::string_view kNotEnded = "is a download that has not ended";
+
+// The file of a blob. Older stores wrote a colon.
 std::filesystem::path blob_path(const std::filesystem::path& root, const std::string& digest) {
   const std::filesystem::path dash = root / "blobs" / ("sha256-" + digest),
                               colon = root / "blobs" / ("sha256:" + digest);
@@ -60,11 +64,11 @@ void add_model(const OllamaManifest& manifest, const Manifest& at, StoreContents
   if (::stat(path.c_str(), &s) != 0) {
     const int error = errno;
     std::error_code ignored;
-    if (error == EACCES) return report(Kind::closed, "cannot be looked at by this user", "");
+    if (error == EACCES) return out.obstacles.push_back(closed_obstacle(path, at.name));
     if (std::filesystem::is_symlink(path, ignored))
       return report(Kind::dangling, "is a link to a file that is not there", at.pull);
-    if (std::filesystem::exists(path.string() + "-partial", ignored))
-      return report(Kind::unfinished, "is a download that has not ended", at.pull);
+    if (const auto partial = path.string() + std::string(kPartial); std::filesystem::exists(partial, ignored))
+      return out.obstacles.push_back({Kind::unfinished, partial, at.name, std::string(kNotEnded), at.pull});
     return report(Kind::damaged, "lacks the file that its manifest names", at.pull);
   }
   if (!S_ISREG(s.st_mode)) return report(Kind::damaged, "is no file", at.pull);
@@ -121,6 +125,19 @@ void look_through_ollama(StoreContents& out, const WalkLimits& limits) {
                  else
                    out.obstacles.push_back({Kind::damaged, file, at.name, manifest.error().message, at.pull});
                }
+             });
+  // Ollama writes the manifest of a model last.
+  const auto partial = [](std::string_view name) {
+    return name.starts_with("sha256") && name.ends_with(kPartial);
+  };
+  WalkLimits one_folder = limits;
+  one_folder.depth = 1;
+  walk_store(out, out.root / "blobs", one_folder, partial,
+             [&](const std::filesystem::path& folder, const std::vector<std::string>& names) {
+               for (const std::string& name : names)
+                 if (std::ranges::find(out.obstacles, folder / name, &Obstacle::path) == out.obstacles.end())
+                   out.obstacles.push_back({Kind::unfinished, folder / name, "", std::string(kNotEnded),
+                                            "run ollama pull of its model again, or remove the file"});
              });
 }
 

@@ -1,10 +1,15 @@
 #include "daemon/discover/reach.hpp"
 
+#include <grp.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
+
+#include "daemon/discover/users.hpp"
 
 namespace flyball::discover {
 namespace {
@@ -22,6 +27,34 @@ void add_steps(const std::filesystem::path& path, std::vector<PathStep>& out) {
 }
 
 }  // namespace
+
+std::optional<Reader> reader_named(const std::string& user) {
+  const auto entry = user_named(user);
+  if (!entry) return std::nullopt;
+  constexpr int kMostGroups = 1024;
+  Reader out{user, entry->uid, std::vector<gid_t>(kMostGroups)};
+  int n = kMostGroups;  // getgrouplist leaves what it found, at most so many
+  ::getgrouplist(user.c_str(), entry->gid, out.groups.data(), &n);
+  out.groups.resize(static_cast<std::size_t>(std::clamp(n, 0, kMostGroups)));
+  return out;
+}
+
+std::optional<Reader> service_reader() {
+  std::error_code ignored;
+  for (const char* const folder : {"/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"})
+    if (std::filesystem::exists(std::filesystem::path(folder) / "flyball.service", ignored))
+      return reader_named("flyball").value_or(Reader{"flyball", std::nullopt, {}});
+  return std::nullopt;
+}
+
+std::filesystem::path first_closed(const std::filesystem::path& path) {
+  std::filesystem::path at;
+  for (const auto& part : path) {
+    at /= part;
+    if (::access(at.c_str(), X_OK) != 0 && errno == EACCES) return at;
+  }
+  return ::access(path.c_str(), R_OK) != 0 && errno == EACCES ? path : std::filesystem::path();
+}
 
 std::vector<PathStep> steps_to(const std::filesystem::path& path) {
   std::vector<PathStep> out;
@@ -41,7 +74,12 @@ std::vector<Closing> closed_to(const Reader& reader, std::span<const PathStep> s
     const unsigned shift = owner ? 6 : group ? 3 : 0;
     const unsigned needed = step.folder ? 1U : 4U;  // folders on the way only lead on
     if ((step.mode >> shift & needed) == needed) continue;
-    out.push_back({step.path, std::string(owner ? "u" : group ? "g" : "o") + (step.folder ? "+x" : "+r")});
+    out.push_back({step.path,
+                   std::string(owner   ? "u"
+                               : group ? "g"
+                                       : "o") +
+                       (step.folder ? "+x" : "+r"),
+                   step.uid});
   }
   return out;
 }

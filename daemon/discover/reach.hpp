@@ -18,6 +18,16 @@ struct Reader {
   std::vector<gid_t> groups;
 };
 
+// A user of this machine with all groups; nullopt: there is none of this name.
+std::optional<Reader> reader_named(const std::string& user);
+// The user that the daemon's unit runs as; nullopt: the unit is not installed. Its user is dynamic: while the
+// service does not run, it has no number.
+std::optional<Reader> service_reader();
+
+// The first folder on the way to `path`, or `path` itself, that this process may not search; "": there is
+// none.
+std::filesystem::path first_closed(const std::filesystem::path& path);
+
 // One name on the way to a file.
 struct PathStep {
   std::filesystem::path path;
@@ -35,6 +45,7 @@ std::vector<PathStep> steps_to(const std::filesystem::path& path);
 struct Closing {
   std::filesystem::path path;
   std::string change;
+  uid_t owner = 0;  // may make it
   bool operator==(const Closing&) const = default;
 };
 // In order. Pure.

@@ -19,13 +19,15 @@ constexpr std::array<KnownPort, 11> kPorts{{{1234, "LM Studio"},
                                             {11434, "Ollama"},
                                             {30000, "SGLang"}}};
 
-constexpr std::array<ServerSign, 7> kSigns{{{"Flyball", "/v1/engines"},
+// A Flyball and KoboldCpp speak Ollama's API, LocalAI has vLLM's /version.
+constexpr std::array<ServerSign, 8> kSigns{{{"Flyball", "/v1/route"},
+                                            {"KoboldCpp", "/api/extra/version"},
                                             {"Ollama", "/api/version"},
                                             {"LM Studio", "/api/v0/models"},
                                             {"llama-server", "/props"},
-                                            {"KoboldCpp", "/api/extra/version"},
                                             {"SGLang", "/get_model_info"},
-                                            {"vLLM", "/version"}}};
+                                            {"LocalAI", "/.well-known/localai.json"},
+                                            {"vLLM", "/v1/models"}}};
 
 std::string text_at(const Json& object, const char* key) {
   const auto it = object.find(key);
@@ -47,22 +49,31 @@ std::span<const ServerSign> server_signs() noexcept {
 
 std::optional<std::string> version_by(const ServerSign& sign, const Json& answer) {
   if (!answer.is_object()) return std::nullopt;
-  const std::string version = text_at(answer, "version");
+  std::string version = text_at(answer, "version");
   bool sure = false;
-  if (sign.kind == "Flyball")
-    sure = has(answer, "engines", Json::value_t::array) && has(answer, "pools", Json::value_t::array);
-  else if (sign.kind == "Ollama" || sign.kind == "vLLM")
+  if (sign.kind == "Flyball") {
+    // Nothing is at this path: the error lists the paths where something is, to every client.
+    const auto error = answer.find("error");
+    sure = error != answer.end() && error->is_object() &&
+           text_at(*error, "message").find("POST /v1/route/explain") != std::string::npos;
+  } else if (sign.kind == "Ollama") {
     sure = !version.empty();
-  else if (sign.kind == "LM Studio")
+  } else if (sign.kind == "LM Studio") {
     sure = has(answer, "data", Json::value_t::array);
-  else if (sign.kind == "llama-server")
-    return has(answer, "default_generation_settings", Json::value_t::object)
-               ? std::optional(text_at(answer, "build_info"))
-               : std::nullopt;
-  else if (sign.kind == "KoboldCpp")
+  } else if (sign.kind == "llama-server") {
+    sure = has(answer, "default_generation_settings", Json::value_t::object);
+    version = text_at(answer, "build_info");
+  } else if (sign.kind == "KoboldCpp") {
     sure = text_at(answer, "result") == "KoboldCpp";
-  else if (sign.kind == "SGLang")
+  } else if (sign.kind == "SGLang") {
     sure = has(answer, "model_path", Json::value_t::string);
+  } else if (sign.kind == "LocalAI") {
+    sure = !version.empty();
+  } else if (sign.kind == "vLLM") {
+    const auto data = answer.find("data");
+    sure = data != answer.end() && data->is_array() && !data->empty() && data->front().is_object() &&
+           text_at(data->front(), "owned_by") == "vllm";
+  }
   return sure ? std::optional(version) : std::nullopt;
 }
 

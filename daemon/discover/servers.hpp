@@ -20,15 +20,16 @@ struct KnownPort {
 };
 std::span<const KnownPort> known_ports() noexcept;
 
-// A question that one kind of server alone answers as expected.
+// A question, and the kind of server that it is asked for. Several kinds answer some questions alike, so the
+// first kind whose answer fits is it.
 struct ServerSign {
   std::string_view kind;    // "Ollama"
   std::string_view target;  // "/api/version"
 };
-// In the order in which they are to be asked: some servers answer another's questions.
 std::span<const ServerSign> server_signs() noexcept;
 
-// The version of a server of sign.kind, "" where it says none; nullopt: the answer is not of such a server.
+// The version of a server of sign.kind, "" where it says none; nullopt: the answer, of any status, is not of
+// such a server.
 std::optional<std::string> version_by(const ServerSign& sign, const nlohmann::json& answer);
 
 // Ids of the models in an answer to GET /v1/models; those of servers of unknown kind, too. nullopt: it is

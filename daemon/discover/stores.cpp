@@ -1,12 +1,7 @@
 #include "daemon/discover/stores.hpp"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -31,19 +26,6 @@ const KindNames& names_of(StoreKind kind) noexcept {
   return kKinds[static_cast<std::size_t>(kind)];
 }
 
-std::optional<std::filesystem::path> absolute_variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value != '/') return std::nullopt;
-  return std::filesystem::path(value).lexically_normal();
-}
-
-std::filesystem::path home_in_table(const char* user) {
-  std::array<char, 16 * 1024> buffer{};
-  passwd entry{}, *found = nullptr;
-  if (::getpwnam_r(user, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return {};
-  return found->pw_dir;
-}
-
 // "org/repo/" of the folder below a store's root; "" of the root.
 std::string prefix_below(const std::filesystem::path& root, const std::filesystem::path& folder) {
   const std::string relative = folder.lexically_relative(root).string();
@@ -64,35 +46,19 @@ std::string_view to_string(Obstacle::Kind kind) noexcept {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::vector<std::filesystem::path> homes() {
-  std::vector<std::filesystem::path> out;
-  const auto add = [&](const std::filesystem::path& home) {
-    if (home.is_absolute() && home != "/" && std::ranges::find(out, home) == out.end()) out.push_back(home);
-  };
-  if (const auto home = absolute_variable("HOME")) add(*home);
-  if (const char* user = std::getenv("SUDO_USER"); user != nullptr && ::geteuid() == 0)
-    add(home_in_table(user));
-  add(home_in_table("ollama"));
-  add("/usr/share/ollama");  // the home that Ollama's installer gives its user
-  return out;
-}
-
-std::vector<StorePlace> known_places(std::span<const std::filesystem::path> homes) {
-  std::vector<StorePlace> out;
-  const auto add = [&](StoreKind kind, const std::filesystem::path& root) {
-    const StorePlace place{kind, root.lexically_normal()};
-    if (std::ranges::find(out, place) == out.end()) out.push_back(place);
-  };
-  if (const auto models = absolute_variable("OLLAMA_MODELS")) add(StoreKind::ollama, *models);
-  for (const auto& home : homes) add(StoreKind::ollama, home / ".ollama/models");
-  for (const auto& home : homes) add(StoreKind::lm_studio, home / ".lmstudio/models");
-  for (const auto& home : homes) add(StoreKind::lm_studio, home / ".cache/lm-studio/models");
-  if (const auto cache = absolute_variable("HF_HUB_CACHE")) add(StoreKind::hugging_face, *cache);
-  if (const auto hf = absolute_variable("HF_HOME")) add(StoreKind::hugging_face, *hf / "hub");
-  for (const auto& home : homes) add(StoreKind::hugging_face, home / ".cache/huggingface/hub");
-  if (const auto cache = absolute_variable("LLAMA_CACHE")) add(StoreKind::folder, *cache);
-  for (const auto& home : homes) add(StoreKind::folder, home / ".cache/llama.cpp");
-  return out;
+StorePlace place_of(const std::filesystem::path& folder) {
+  constexpr int kLooked = 1000;  // names, of a folder that may be anything
+  std::filesystem::path root = folder.lexically_normal();
+  if (!root.has_filename()) root = root.parent_path();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(root / "manifests", ignored) &&
+      std::filesystem::is_directory(root / "blobs", ignored))
+    return {StoreKind::ollama, root};
+  int n = 0;
+  for (std::filesystem::directory_iterator it(root, ignored), end; it != end && n < kLooked;
+       it.increment(ignored), ++n)
+    if (is_repository_name(it->path().filename().string())) return {StoreKind::hugging_face, root};
+  return {StoreKind::folder, root};
 }
 
 StoreContents look_through(const StorePlace& place, const WalkLimits& limits) {

@@ -3,9 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "daemon/discover/found.hpp"
 #include "daemon/discover/walk.hpp"
@@ -18,11 +15,8 @@ struct StorePlace {
   bool operator==(const StorePlace&) const = default;
 };
 
-// The places where the stores of these homes and of the environment lie, whether anything is there or not:
-// OLLAMA_MODELS, HF_HUB_CACHE, HF_HOME and LLAMA_CACHE count as their tools read them.
-std::vector<StorePlace> known_places(std::span<const std::filesystem::path> homes);
-// Of the user of this process, of the one who called sudo, and of Ollama's service.
-std::vector<std::filesystem::path> homes();
+// The store that a named folder is, by its layout.
+StorePlace place_of(const std::filesystem::path& folder);
 
 // Nothing where `place` is absent.
 StoreContents look_through(const StorePlace& place, const WalkLimits& limits = {});

@@ -30,7 +30,7 @@ std::string member_text(const Json& object, const char* key) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
-// Of this program's own bytes, which nobody else has written.
+// The embedded model: this program's own bytes, which nobody else has written.
 std::optional<BackendInfo> embedded_info() {
   const auto file = model::ModelFile::from_bytes(model::embedded_demo_model());
   return file ? std::optional(info_of(**file)) : std::nullopt;  // this build may have none

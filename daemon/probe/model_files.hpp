@@ -33,8 +33,8 @@ std::optional<TemplateTraits> template_traits(const model::ModelFile& file);
 // nullopt: the vocabulary cannot be read.
 std::optional<bool> has_infill_tokens(const model::ModelFile& file);
 
-// What `flyball inspect --json` printed in a child process, which nobody trusts: all that BackendInfo needs, or
-// nothing.
+// All that BackendInfo needs of the output of `flyball inspect --json` in a child process, which nobody
+// trusts, or nothing.
 std::optional<BackendInfo> info_from(const ChildAnswer& answer);
 // The reason that the process gives, or what became of the process. timeout: that it was asked with.
 Error trouble_of(const ChildAnswer& answer, std::chrono::milliseconds timeout);

@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import struct
@@ -192,11 +193,38 @@ class ModelsFindTest(unittest.TestCase):
         out, error = asked.communicate(timeout=300)
         self.assertEqual(asked.returncode, 0, error)
         self.assertIn(b"2) b\n", out)
-        self.assertIn(b"Which of them shall Flyball serve?", error)
+        self.assertIn(b"Name the models to serve", error)
         self.assertEqual(os.listdir(os.path.join(self.home, ".config/flyball/config.d")), ["model-b.yaml"])
         written = self.found("--write", "--all", *folder)
         self.assertEqual([os.path.basename(f) for f in written["written"]], ["model-a.yaml"])
         self.assertEqual(self.find("--write", "--all", *folder, expect=1).stdout, "")
+        self.assertEqual(self.found("--write", "--all", *folder, expect=1)["written"], [])
+        self.find("a", *folder, expect=64)
+        self.find("--write", "--all", "a", *folder, expect=64)
+
+    def test_numbers_are_those_of_the_list_where_stores_overlap(self):
+        self.copy("d/a.gguf")
+        with open(self.copy("d/sub/x.gguf"), "ab") as f:
+            f.write(b"another")
+        leader, follower = pty.openpty()
+        asked = subprocess.Popen([FLYBALL, "models", "find", "--no-servers", "--write", "--in", "d/sub", "--in", "d"],
+                                 stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.home,
+                                 env=self.environment())
+        os.write(leader, b"2\n")
+        out, error = asked.communicate(timeout=300)
+        self.assertEqual(asked.returncode, 0, error)
+        number = re.search(rb"2\) (\w+)", out)[1].decode()
+        self.assertEqual(out.count(b") "), 2, "each model is listed once")
+        self.assertEqual(os.listdir(os.path.join(self.home, ".config/flyball/config.d")), ["model-%s.yaml" % number])
+
+    def test_models_of_the_configuration_that_are_gone_are_said(self):
+        path = self.copy("d/a.gguf")
+        self.find("--write", "a", "--in", os.path.join(self.home, "d"))
+        os.remove(path)
+        (gone,) = self.found()["gone"]
+        self.assertEqual((gone["id"], gone["path"]), ("a", path))
+        self.assertIn("config.d/model-a.yaml:4:3", gone["place"])
+        self.assertIn("a.gguf is not there; the entry is at", self.find().stdout)
 
     def test_a_configuration_that_is_wrong_is_left_as_it_is(self):
         self.copy("d/a.gguf")
@@ -206,7 +234,8 @@ class ModelsFindTest(unittest.TestCase):
 
     def test_hostile_stores_cost_little_and_give_no_orders_to_the_terminal(self):
         self.ollama("good", "1b")
-        evil = "\x1b[2J\x1b]0;owned\x07"
+        evil = "\x1b[2J\x1b]0;owned\x07\u009b31m\u202e"
+        self.copy(".lmstudio/models/raw\udc9b31m.gguf")
         self.ollama(evil, "1b")
         self.ollama("escape", "1b", layers=[{"mediaType": IMAGE + "model", "digest": "sha256:../../../../etc/passwd",
                                              "size": 1}])
@@ -224,8 +253,8 @@ class ModelsFindTest(unittest.TestCase):
         for i in range(50000):
             os.close(os.open(os.path.join(many, "f%d" % i), os.O_CREAT | os.O_WRONLY))
         ended = self.find()
-        self.assertNotIn("\x1b", ended.stdout)
-        self.assertNotIn("\x07", ended.stdout)
+        for sign in "\x1b\x07\u009b\u202e\udc9b":
+            self.assertNotIn(sign, ended.stdout)
         found = self.found()
         kinds = {o["name"]: o["kind"] for o in found["obstacles"]}
         self.assertEqual((kinds["escape:1b"], kinds["short:1b"], kinds["deep:1b"]), ("damaged",) * 3)
@@ -249,7 +278,7 @@ class ModelsFindTest(unittest.TestCase):
         self.assertEqual(len(seen.stdout), size)
         (model,) = self.found("--user", "nobody")["models"]
         self.assertNotIn("closed", model)
-        self.assertIn("there is no user", self.find("--user", "no-such-user", expect=65).stderr)
+        self.assertIn("there is no user", self.find("--user", "no-such-user", expect=64).stderr)
 
     def test_folders_that_this_user_may_not_read_are_said(self):
         if os.geteuid() != 0:

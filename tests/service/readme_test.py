@@ -2,11 +2,13 @@
 """README's commands, one after the other, as a newcomer with an empty home would type them.
 
 Every ```sh block runs in one shell, in a folder that looks like a built clone; behind them runs the one by which
-docs/clients.md has containers ask. Stand-ins: the model is not fetched but copied from the tree, a free port takes the
-place of 8080 and 127.0.0.2 that of Docker's bridge. The commands of "Try it" install and build, and have tests of their
+docs/clients.md has containers ask. Stand-ins: the demo model takes the place of the model in Ollama's store and of the
+one that a server of the test's own hands out as the hub, a free port that of 8080 and 127.0.0.2 that of Docker's bridge. The commands of "Try it" install and build, and have tests of their
 own.
 One test: readme_test.py [-v] ReadmeTest.test_name"""
 
+import hashlib
+import http.server
 import json
 import os
 import re
@@ -17,6 +19,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -24,13 +27,32 @@ FLYBALL = os.environ["FLYBALL"]
 SOURCE = os.environ["FLYBALL_SOURCE_DIR"]
 SERVE = "flyball serve &\n"
 
-# Answers for the one program that would reach the network.
-CURL = """#!/bin/sh
-case "$*" in
-  *huggingface.co*) out=$(printf '%%s\\n' "$@" | sed -n '/^-o$/{n;p;}'); exec cp '%s' "$out" ;;
-esac
-exec '%s' "$@"
-"""
+MODEL = os.path.join(SOURCE, "packaging", "demo_model", "demo.gguf")
+REPOSITORY, FILE = "Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """The repository that README pulls from."""
+
+    def do_GET(self):
+        with open(MODEL, "rb") as f:
+            model = f.read()
+        path = self.path.split("?")[0]
+        if path == "/api/models/%s/tree/main" % REPOSITORY:
+            digest = hashlib.sha256(model).hexdigest()
+            body = json.dumps([{"type": "file", "path": FILE, "size": len(model),
+                                "lfs": {"oid": digest, "size": len(model)}}]).encode()
+        elif path == "/%s/resolve/main/%s" % (REPOSITORY, FILE):
+            body = model
+        else:
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
 
 
 def blocks(page="README.md"):
@@ -57,15 +79,38 @@ class ReadmeTest(unittest.TestCase):
         os.mkdir(self.home)
         os.makedirs(os.path.join(self.clone, "build", "release"))
         os.symlink(FLYBALL, os.path.join(self.clone, "build", "release", "flyball"))
-        shutil.copytree(os.path.join(SOURCE, "config", "defaults"), os.path.join(self.clone, "config", "defaults"))
-        config = os.path.join(self.clone, "config", "defaults", "config.yaml")
-        with open(config) as f:
-            text = self.stand_in(f.read())
-        with open(config, "w") as f:
-            f.write(text)
         self.bin = os.path.join(folder.name, "bin")
         os.mkdir(self.bin)
-        self.script("curl", CURL % (os.path.join(SOURCE, "packaging", "demo_model", "demo.gguf"), self.curl))
+        self.fill_ollamas_store()
+        self.hub = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+        self.addCleanup(self.hub.server_close)
+        threading.Thread(target=self.hub.serve_forever, daemon=True).start()
+        self.addCleanup(self.hub.shutdown)
+
+    def fill_ollamas_store(self):
+        store = os.path.join(self.home, ".ollama", "models")
+        manifests = os.path.join(store, "manifests", "registry.ollama.ai", "library", "qwen3")
+        os.makedirs(manifests)
+        os.mkdir(os.path.join(store, "blobs"))
+        with open(MODEL, "rb") as f:
+            model = f.read()
+        digest = hashlib.sha256(model).hexdigest()
+        with open(os.path.join(store, "blobs", "sha256-" + digest), "wb") as f:
+            f.write(model)
+        layer = {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:" + digest, "size": len(model)}
+        with open(os.path.join(manifests, "8b"), "w") as f:
+            json.dump({"schemaVersion": 2, "layers": [layer]}, f)
+
+    def stand_in_for_the_network(self):
+        """The configuration that README's first commands have made: another port, and the hub of this test."""
+        config = os.path.join(self.home, ".config", "flyball")
+        with open(os.path.join(config, "config.yaml")) as f:
+            text = f.read()
+        self.assertIn(":8080", text)
+        with open(os.path.join(config, "config.yaml"), "w") as f:
+            f.write(self.stand_in(text))
+        with open(os.path.join(config, "config.d", "hub.yaml"), "w") as f:
+            f.write("schema: flyball.config/v1\nhub: {url: http://127.0.0.1:%d}\n" % self.hub.server_port)
 
     def stand_in(self, text):
         return text.replace(":8080", ":%d" % self.port).replace("172.17.0.1", "127.0.0.2")
@@ -110,9 +155,16 @@ class ReadmeTest(unittest.TestCase):
         return json.loads(ran.stdout)
 
     def test_the_commands_work_from_an_empty_home(self):
-        own_model, apps, running = blocks()
+        have, pull, apps, running = blocks()
         (container,) = [block for block in blocks("docs/clients.md") if "flyball app new" in block]
-        self.assertRegex(self.run_block(own_model), r"(?s)fits.*\w")
+        said = self.run_block(have)
+        self.assertRegex(said, r"(?m)^  qwen3:8b$")
+        self.assertIn("requests that name no model go to qwen3:8b", said)
+        self.assertRegex(said, r"\w\s*$", "the model answered")
+        self.stand_in_for_the_network()
+        said = self.run_block(pull)
+        self.assertIn("qwen3 on cpu", said)
+        self.assertTrue(os.path.exists(os.path.join(self.home, ".local/share/flyball/models", REPOSITORY, FILE)))
 
         self.assertEqual(apps.count(SERVE), 1)
         self.assertTrue(apps.endswith(SERVE), "the test serves where the block does: at its end")
@@ -122,7 +174,7 @@ class ReadmeTest(unittest.TestCase):
         url = "http://127.0.0.1:%d/v1" % self.port
         for key in keys:
             models = self.request(url + "/models", "-H", "authorization: Bearer " + key)
-            self.assertIn("qwen3", [model["id"] for model in models["data"]])
+            self.assertLessEqual({"qwen3"}, {model["id"] for model in models["data"]})
 
         said = self.run_block(running)
         self.assertIn('"object":"chat.completion"', said)

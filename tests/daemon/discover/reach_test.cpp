@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/daemon/discover/folder.hpp"
 
@@ -26,21 +27,22 @@ TEST(Reach, NamesTheFoldersAndFilesThatKeepAReaderOut) {
   EXPECT_THAT(closed_to(service, way(0755, 0644)), IsEmpty());
   EXPECT_THAT(closed_to(service, way(0711, 0644)), IsEmpty()) << "a folder on the way need not be listed";
   EXPECT_THAT(closed_to(service, way(0700, 0600)),
-              ElementsAre(Closing{"/home/me", "o+x"}, Closing{"/home/me/a.gguf", "o+r"}));
+              ElementsAre(Closing{"/home/me", "o+x", kMe}, Closing{"/home/me/a.gguf", "o+r", kMe}));
 }
 
 TEST(Reach, OwnersAndGroupsAreHeldToTheirOwnBits) {
   EXPECT_THAT(closed_to({"me", kMe, {kMyGroup}}, way(0700, 0600)), IsEmpty());
-  EXPECT_THAT(closed_to({"me", kMe, {kMyGroup}}, way(0077, 0644)), ElementsAre(Closing{"/home/me", "u+x"}));
+  EXPECT_THAT(closed_to({"me", kMe, {kMyGroup}}, way(0077, 0644)),
+              ElementsAre(Closing{"/home/me", "u+x", kMe}));
   const Reader member{"member", uid_t{7}, {kMyGroup, kShared}};
   EXPECT_THAT(closed_to(member, way(0710, 0640)), IsEmpty());
   EXPECT_THAT(closed_to(member, way(0701, 0604)),
-              ElementsAre(Closing{"/home/me", "g+x"}, Closing{"/home/me/a.gguf", "g+r"}));
+              ElementsAre(Closing{"/home/me", "g+x", kMe}, Closing{"/home/me/a.gguf", "g+r", kMe}));
 }
 
 TEST(Reach, AUserWithoutANumberYetIsAnybody) {
   const Reader dynamic{"the service", std::nullopt, {}};
-  EXPECT_THAT(closed_to(dynamic, way(0750, 0644)), ElementsAre(Closing{"/home/me", "o+x"}));
+  EXPECT_THAT(closed_to(dynamic, way(0750, 0644)), ElementsAre(Closing{"/home/me", "o+x", kMe}));
 }
 
 TEST(Reach, RootReadsEverythingAndAccessListsAreNotJudged) {
@@ -59,7 +61,18 @@ TEST(Reach, WaysBehindLinksCount) {
   ::chmod((folder.root() / "closed/blob").c_str(), 0644);
   const auto closed = closed_to({"nobody", uid_t{65534}, {}}, steps_to(link));
   ASSERT_FALSE(closed.empty());
-  EXPECT_EQ(closed.back(), (Closing{std::filesystem::canonical(folder.root()) / "closed", "o+x"}));
+  EXPECT_EQ(closed.back(),
+            (Closing{std::filesystem::canonical(folder.root()) / "closed", "o+x", ::geteuid()}));
+}
+
+TEST(Reach, FirstClosedIsTheOutermostFolder) {
+  if (::geteuid() == 0) GTEST_SKIP() << "SKIPPED: root may search every folder";
+  const Folder folder;
+  folder.write("a/b/c");
+  ::chmod((folder.root() / "a").c_str(), 0600);
+  EXPECT_EQ(first_closed(folder.root() / "a/b/c"), folder.root() / "a");
+  EXPECT_EQ(first_closed(folder.root()), "");
+  ::chmod((folder.root() / "a").c_str(), 0700);
 }
 
 }  // namespace

@@ -21,20 +21,35 @@ std::string kind_of(const std::map<std::string, json>& answers) {
   return "";
 }
 
-TEST(Servers, AreKnownByAnAnswerThatTheirKindAloneGives) {
-  EXPECT_EQ(kind_of({{"/api/version", {{"version", "0.12.6"}}}}), "Ollama 0.12.6");
-  EXPECT_EQ(kind_of({{"/api/v0/models", {{"data", json::array()}}}}), "LM Studio ");
-  EXPECT_EQ(kind_of({{"/props", {{"default_generation_settings", json::object()}, {"build_info", "b6700"}}}}),
-            "llama-server b6700");
-  EXPECT_EQ(kind_of({{"/api/extra/version", {{"result", "KoboldCpp"}, {"version", "1.99"}}}}),
-            "KoboldCpp 1.99");
-  EXPECT_EQ(kind_of({{"/get_model_info", {{"model_path", "Qwen/Qwen3-8B"}}}}), "SGLang ");
-  EXPECT_EQ(kind_of({{"/version", {{"version", "0.11.0"}}}}), "vLLM 0.11.0");
+json models_of(const char* owner) {
+  return {{"object", "list"}, {"data", {{{"id", "m"}, {"owned_by", owner}}}}};
 }
 
-TEST(Servers, AFlyballIsNoOllamaThoughItSpeaksItsApi) {
-  EXPECT_EQ(kind_of({{"/v1/engines", {{"engines", json::array()}, {"pools", json::array()}}},
-                     {"/api/version", {{"version", "0.5.0"}}}}),
+// Every server has all the answers that it gives to the questions of all kinds.
+TEST(Servers, EachKindIsKnownAmongAllItsAnswers) {
+  EXPECT_EQ(kind_of({{"/api/version", {{"version", "0.12.6"}}}, {"/v1/models", models_of("library")}}),
+            "Ollama 0.12.6");
+  EXPECT_EQ(kind_of({{"/api/v0/models", {{"data", json::array()}}},
+                     {"/v1/models", models_of("organization_owner")}}),
+            "LM Studio ");
+  EXPECT_EQ(kind_of({{"/props", {{"default_generation_settings", json::object()}, {"build_info", "b6700"}}},
+                     {"/v1/models", models_of("llamacpp")}}),
+            "llama-server b6700");
+  EXPECT_EQ(kind_of({{"/api/extra/version", {{"result", "KoboldCpp"}, {"version", "1.99"}}},
+                     {"/api/version", {{"version", "0.7.0"}}}}),
+            "KoboldCpp 1.99");
+  EXPECT_EQ(
+      kind_of({{"/get_model_info", {{"model_path", "Qwen/Qwen3-8B"}}}, {"/v1/models", models_of("sglang")}}),
+      "SGLang ");
+  EXPECT_EQ(
+      kind_of({{"/.well-known/localai.json", {{"version", "v3.5"}}}, {"/version", {{"version", "v3.5"}}}}),
+      "LocalAI v3.5");
+  EXPECT_EQ(kind_of({{"/version", {{"version", "0.11.0"}}}, {"/v1/models", models_of("vllm")}}), "vLLM ");
+  const json lost{
+      {"error", {{"message", "There is nothing at this path. There is: POST /v1/route/explain, ..."}}}};
+  EXPECT_EQ(kind_of({{"/v1/route", lost},
+                     {"/api/version", {{"version", "0.5.0"}}},
+                     {"/v1/models", models_of("flyball")}}),
             "Flyball ");
 }
 

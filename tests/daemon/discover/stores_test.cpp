@@ -100,6 +100,16 @@ TEST_F(OllamaStore, SaysWhatIsWrongWithAModelAndHowToMendIt) {
   }
 }
 
+TEST_F(OllamaStore, HasDownloadsWhoseManifestIsNotWrittenYet) {
+  folder_.write("blobs/sha256-" + digest('a') + "-partial");
+  folder_.write("blobs/sha256-" + digest('a') + "-partial-0");
+  folder_.write("blobs/sha256-" + digest('b'));
+  model("registry.ollama.ai/library/half/1b", 'c', 4);
+  folder_.write("blobs/sha256-" + digest('c') + "-partial");
+  EXPECT_THAT(obstacles(look()),
+              UnorderedElementsAre("unfinished sha256-" + digest('a') + "-partial", "unfinished half:1b"));
+}
+
 TEST(FolderStore, HasFilesShardsAndDirectories) {
   const Folder folder;
   folder.write("org/repo/a.Q4_K_M.gguf", "1234");
@@ -122,6 +132,34 @@ TEST(FolderStore, HasFilesShardsAndDirectories) {
   EXPECT_EQ(contents.models[1].bytes, 6U);
   EXPECT_EQ(contents.models[3].stem, "a.Q4_K_M");
   EXPECT_THAT(obstacles(contents), IsEmpty());
+}
+
+TEST(FolderStore, AFileIsNoModelWhileADownloaderKeepsNotesBesideIt) {
+  const Folder folder;
+  folder.write("m.gguf", "full size");
+  folder.write("m.gguf.aria2");
+  const StoreContents contents = look_through({StoreKind::folder, folder.root()});
+  EXPECT_THAT(names(contents), IsEmpty());
+  EXPECT_THAT(obstacles(contents), ElementsAre("unfinished m.gguf.aria2"));
+}
+
+TEST(FolderStore, ADirectoryThatLacksShardsIsUnfinished) {
+  const Folder folder;
+  folder.write("mlx/config.json", "{}");
+  folder.write("mlx/model-00001-of-00003.safetensors");
+  folder.write("mlx/model-00003-of-00003.safetensors");
+  const StoreContents contents = look_through({StoreKind::folder, folder.root()});
+  EXPECT_THAT(names(contents), IsEmpty());
+  ASSERT_THAT(obstacles(contents), ElementsAre("unfinished mlx"));
+  EXPECT_EQ(contents.obstacles[0].what, "has 2 of 3 safetensors files; missing: 2");
+}
+
+TEST(FolderStore, AMergedFileMayKeepTheNameOfItsFirstShard) {
+  const Folder folder;
+  folder.write("big-00001-of-01024.gguf", "12");
+  const StoreContents contents = look_through({StoreKind::folder, folder.root()});
+  ASSERT_THAT(names(contents), ElementsAre("big"));
+  EXPECT_THAT(contents.models[0].notes, IsEmpty());
 }
 
 TEST(FolderStore, NamesDownloadsThatHaveNotEndedAndLinksToNothing) {
@@ -179,28 +217,21 @@ TEST(Stores, AWalkThatEndsAtALimitIsSaid) {
   EXPECT_EQ(contents.obstacles[0].what, "has more than 3 model files: the rest was not looked at");
 }
 
-TEST(Stores, LieWhereTheirToolsAndTheEnvironmentPutThem) {
-  const auto has = [](const std::vector<StorePlace>& places, StoreKind kind, const char* root) {
-    return std::ranges::find(places, StorePlace{kind, root}) != places.end();
-  };
-  for (const char* const name : {"OLLAMA_MODELS", "HF_HUB_CACHE", "HF_HOME", "LLAMA_CACHE"}) ::unsetenv(name);
-  const std::vector<std::filesystem::path> homes{"/home/me", "/usr/share/ollama"};
-  auto places = known_places(homes);
-  EXPECT_TRUE(has(places, StoreKind::ollama, "/home/me/.ollama/models"));
-  EXPECT_TRUE(has(places, StoreKind::ollama, "/usr/share/ollama/.ollama/models"));
-  EXPECT_TRUE(has(places, StoreKind::lm_studio, "/home/me/.lmstudio/models"));
-  EXPECT_TRUE(has(places, StoreKind::hugging_face, "/home/me/.cache/huggingface/hub"));
-  EXPECT_TRUE(has(places, StoreKind::folder, "/home/me/.cache/llama.cpp"));
-  ::setenv("OLLAMA_MODELS", "/data/ollama/", 1);
-  ::setenv("HF_HOME", "/data/hf", 1);
-  ::setenv("HF_HUB_CACHE", "relative", 1);
-  places = known_places(homes);
-  EXPECT_TRUE(has(places, StoreKind::ollama, "/data/ollama/"));
-  EXPECT_TRUE(has(places, StoreKind::hugging_face, "/data/hf/hub"));
-  EXPECT_TRUE(std::ranges::none_of(places, [](const StorePlace& place) { return place.root.is_relative(); }));
-  ::unsetenv("OLLAMA_MODELS");
-  ::unsetenv("HF_HOME");
-  ::unsetenv("HF_HUB_CACHE");
+TEST(Stores, ANamedFolderIsTheStoreThatItsLayoutShows) {
+  const Folder folder;
+  folder.write("ollama/manifests/x");
+  folder.write("ollama/blobs/x");
+  folder.write("cache/models--org--name/refs/main");
+  folder.write("mine/a.gguf");
+  const auto kind = [&](const std::string& name) { return place_of(folder.root() / name).kind; };
+  EXPECT_EQ(kind("ollama"), StoreKind::ollama);
+  EXPECT_EQ(kind("cache"), StoreKind::hugging_face);
+  EXPECT_EQ(kind("mine"), StoreKind::folder);
+  EXPECT_EQ(place_of(folder.root() / "mine/").root, folder.root() / "mine")
+      << "a slash at the end changes nothing";
+  folder.write("mlx/config.json", "{}");
+  folder.write("mlx/model.safetensors", "1");
+  EXPECT_THAT(names(look_through(place_of(folder.root() / "mlx/"))), ElementsAre("mlx"));
 }
 
 }  // namespace
