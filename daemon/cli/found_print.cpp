@@ -52,9 +52,8 @@ std::string facts_text(const ExaminedModel& m) {
 }
 
 std::string closed_text(const ExaminedModel& model, const discover::Reader& reader) {
-  const std::string reader_text = reader.uid ? "the user " + terminal_text(reader.name) : "the service";
   const std::string command = mend_command(model.closed);
-  return reader_text + " cannot open it: " +
+  return terminal_text(reader.name) + " cannot open it: " +
          (command.empty() ? "permissions of " + shown_path(model.closed.front().path) : command);
 }
 

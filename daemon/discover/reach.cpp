@@ -32,7 +32,7 @@ std::optional<Reader> reader_named(const std::string& user) {
   const auto entry = user_named(user);
   if (!entry) return std::nullopt;
   constexpr int kMostGroups = 1024;
-  Reader out{user, entry->uid, std::vector<gid_t>(kMostGroups)};
+  Reader out{"the user " + user, entry->uid, std::vector<gid_t>(kMostGroups)};
   int n = kMostGroups;  // getgrouplist leaves what it found, at most so many
   ::getgrouplist(user.c_str(), entry->gid, out.groups.data(), &n);
   out.groups.resize(static_cast<std::size_t>(std::clamp(n, 0, kMostGroups)));
@@ -42,8 +42,11 @@ std::optional<Reader> reader_named(const std::string& user) {
 std::optional<Reader> service_reader() {
   std::error_code ignored;
   for (const char* const folder : {"/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"})
-    if (std::filesystem::exists(std::filesystem::path(folder) / "flyball.service", ignored))
-      return reader_named("flyball").value_or(Reader{"flyball", std::nullopt, {}});
+    if (std::filesystem::exists(std::filesystem::path(folder) / "flyball.service", ignored)) {
+      Reader out = reader_named("flyball").value_or(Reader());
+      out.name = "the service";
+      return out;
+    }
   return std::nullopt;
 }
 

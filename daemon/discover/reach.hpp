@@ -13,7 +13,7 @@
 namespace flyball::discover {
 
 struct Reader {
-  std::string name;          // for messages
+  std::string name;          // for messages: "the user me", "the service"
   std::optional<uid_t> uid;  // nullopt: a user of no name yet (DynamicUser), in no group of the file's
   std::vector<gid_t> groups;
 };
