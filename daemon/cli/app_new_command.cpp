@@ -121,12 +121,7 @@ std::string manifest_text(const NewOptions& options, const std::string& digest,
 
 // Checks the app's id and --class, before any file is looked at.
 Result<void> check_words(const NewOptions& options) {
-  config::Findings findings;
-  config::Node name;
-  name.kind = config::Node::Kind::scalar;
-  name.text = options.app;
-  config::check_shape(name, config::id(), "app", findings);
-  if (!findings.empty()) return fail(ErrorCode::unsupported_value, findings.front().message, "app");
+  if (auto ok = check_id(options.app, "app"); !ok) return pass(ok);
   const auto classes = config::workload_classes();
   if (std::ranges::find(classes, options.kind) == classes.end())
     return fail(
@@ -240,7 +235,11 @@ int print_new(const NewOptions& options) {
   const auto app = make_app(options);
   if (!app) return report(app.error());
   const std::string out = options.json ? new_app_json(*app) : new_app_text(*app);
-  if (const auto written = write_new(app->manifest, app->text, "another app's manifest is kept there; remove it, or choose another name"); !written) return report(written.error());
+  if (const auto written =
+          write_new(app->manifest, app->text,
+                    "another app's manifest is kept there; remove it, or choose another name");
+      !written)
+    return report(written.error());
   if (std::fputs(out.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return kOk;
   ::unlink(app->manifest.c_str());  // nobody has the key that it names
   return kIo;

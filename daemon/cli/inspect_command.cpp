@@ -209,8 +209,8 @@ void print_json(const Report& r) {
   std::printf("%s\n", out.dump(2).c_str());
 }
 
-// The family and the tensor types of a file or directory that this build does not read; null: even they are not to
-// be had.
+// The family and the tensor types of a file or directory that this build does not read; null: even they are
+// not to be had.
 nlohmann::json outline_json(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {

@@ -16,8 +16,8 @@ struct LocalServer {
   std::size_t models_served = 0;    // as GET /v1/models has them
   std::vector<std::string> models;  // the first of them
 };
-// Those that answer HTTP on these ports; none: the well-known ones. A port that nothing listens on costs
-// nothing, one that does not answer half a second.
+// The servers that answer HTTP on these ports; without ports on the well-known ones. A port that nothing
+// listens on costs nothing, one that does not answer half a second.
 std::vector<LocalServer> local_servers(std::span<const std::uint16_t> ports);
 
 }  // namespace flyball::cli

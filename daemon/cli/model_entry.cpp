@@ -9,7 +9,6 @@
 #include <system_error>
 
 #include "config/app_models.hpp"
-#include "config/table.hpp"
 #include "config/utf8.hpp"
 #include "daemon/cli/operators_file.hpp"
 #include "daemon/settings/config_files.hpp"
@@ -28,12 +27,7 @@ std::filesystem::path own_config() {
 }
 
 Result<void> check_model(const NewModel& model) {
-  config::Findings findings;
-  config::Node id;
-  id.kind = config::Node::Kind::scalar;
-  id.text = model.id;
-  config::check_shape(id, config::id(), "id", findings);
-  if (!findings.empty()) return fail(ErrorCode::unsupported_value, findings.front().message, "id");
+  if (auto ok = check_id(model.id, "id"); !ok) return pass(ok);
   const std::string path = model.path.string();
   if (!is_utf8(path) || std::ranges::any_of(path, [](unsigned char c) { return c < 0x20 || c == 0x7F; }))
     return fail(ErrorCode::unsupported_value,

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "config/descriptor.hpp"
+#include "config/table.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -57,6 +58,16 @@ std::string file_stem(std::string id) {
   std::ranges::replace_if(
       id, [](char c) { return c == '/' || c == ':'; }, '-');
   return id;
+}
+
+Result<void> check_id(const std::string& id, const char* what) {
+  config::Findings findings;
+  config::Node node;
+  node.kind = config::Node::Kind::scalar;
+  node.text = id;
+  config::check_shape(node, config::id(), what, findings);
+  if (findings.empty()) return {};
+  return fail(ErrorCode::unsupported_value, findings.front().message, what);
 }
 
 std::string yaml_id(const std::string& id) {

@@ -17,6 +17,8 @@ Result<void> write_new(const std::filesystem::path& file, const std::string& tex
 // "scripts/nightly" becomes "scripts-nightly".
 std::string file_stem(std::string id);
 
+// unsupported_value with `what` in Error::param: no id that a file of the operator's may hold (config::id()).
+Result<void> check_id(const std::string& id, const char* what);
 // An id as YAML reads it back: quoted where YAML would take it for something else ("null", "on", "con:").
 std::string yaml_id(const std::string& id);
 // Any UTF-8 text without control characters, in single quotes.

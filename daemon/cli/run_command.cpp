@@ -185,8 +185,8 @@ int run_chat(Backend& backend, const RunOptions& options) {
   return kOk;
 }
 
-// The path of the model that the configuration `serve` would take calls by this name, or the name itself. A name
-// with a slash or the end of a GGUF file is the file's where there is one.
+// The path of the model that the configuration `serve` would take calls by this name, or the name itself. A
+// name with a slash or the end of a GGUF file is the file's where there is one.
 std::string model_path(const std::string& name) {
   std::error_code ignored;
   const bool looks_like_a_file = name.find('/') != std::string::npos || name.ends_with(".gguf");

@@ -1,5 +1,5 @@
-// Whether another user, such as the daemon's under systemd, can open a file: by the permissions of the file
-// and of every folder on the way.
+// The permissions that keep a user, such as the daemon's under systemd, from a file: the file's own and those
+// of every folder on the way.
 #pragma once
 
 #include <sys/types.h>
@@ -37,8 +37,8 @@ struct PathStep {
   bool has_acl = false;  // its permissions say more than its mode: nothing is claimed of it
   bool folder = false;
 };
-// Of `path` as it is written and of the file that its links lead to; those that cannot be looked at are left
-// out.
+// The names of `path` as it is written and of the file that its links lead to, up to the first one that this
+// process may not look at.
 std::vector<PathStep> steps_to(const std::filesystem::path& path);
 
 // A name on the way that keeps a reader out, and the change that lets it through, in chmod's terms: "o+x".

@@ -46,7 +46,8 @@ std::string with(const std::string& key, const std::string& value) {
   return "schema: flyball.config/v1\nlisteners: {l: {unix: '" + one("listeners.l.unix") +
          "'}}\nmodels: {m: {path: '" + one("models.m.path") + "'}}\npolicy_path: '" + one("policy_path") +
          "'\napps_dir: '" + one("apps_dir") + "'\nstate_dir: '" + one("state_dir") + "'\ncache_dir: '" +
-         one("cache_dir") + "'\nmodels_dir: '" + one("models_dir") + "'\nkv_spill: {directory: '" + one("kv_spill.directory") + "'}\n";
+         one("cache_dir") + "'\nmodels_dir: '" + one("models_dir") + "'\nkv_spill: {directory: '" +
+         one("kv_spill.directory") + "'}\n";
 }
 
 fs::path path_of(const Config& config, const std::string& key) {

@@ -273,7 +273,7 @@ class ModelsFindTest(unittest.TestCase):
         subprocess.run(["sh", "-c", model["closed"]], check=True)
         with open(path, "rb") as f:
             size = len(f.read())
-        # As that user sees it now.
+        # The command has let the user in.
         seen = subprocess.run(["cat", path], user="nobody", group="nogroup", extra_groups=[], capture_output=True, check=True)
         self.assertEqual(len(seen.stdout), size)
         (model,) = self.found("--user", "nobody")["models"]

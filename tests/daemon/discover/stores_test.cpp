@@ -77,7 +77,8 @@ TEST_F(OllamaStore, SaysWhatIsWrongWithAModelAndHowToMendIt) {
   manifest("registry.ollama.ai/library/cloud/latest", R"({"layers": null})");
   manifest(
       "registry.ollama.ai/library/out/latest",
-      R"({"layers": [{"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:../../x", "size": 1}]})");
+      R"({"layers": [{"mediaType": "application/vnd.ollama.image.model", "size": 1, )"
+           R"("digest": "sha256:../../x"}]})");
   manifest("registry.ollama.ai/library/large/latest", std::string(2 << 20, ' '));
   model("registry.ollama.ai/library/lora/1b", 'a', 5,
         R"(, {"mediaType": "application/vnd.ollama.image.adapter", "digest": "sha256:)" + digest('c') +
