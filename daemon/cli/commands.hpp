@@ -29,6 +29,10 @@ void add_inspect_command(CLI::App& app, int& exit_code);
 void add_plan_command(CLI::App& app, int& exit_code);
 void add_models_command(CLI::App& app, int& exit_code);
 void add_models_find_command(CLI::App& models_command, int& exit_code);  // below `models`, as the next four
+void add_models_pull_command(CLI::App& models_command, int& exit_code);
+void add_models_list_command(CLI::App& models_command, int& exit_code);
+void add_models_rm_command(CLI::App& models_command, int& exit_code);
+void add_models_verify_command(CLI::App& models_command, int& exit_code);
 void add_make_model_command(CLI::App& app, int& exit_code);
 void add_calibrate_command(CLI::App& app, int& exit_code);
 void add_measure_command(CLI::App& app, int& exit_code);

@@ -8,9 +8,14 @@
 namespace flyball::cli {
 
 void add_models_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("models", "Find the model files of this machine, and serve them");
+  CLI::App* command =
+      app.add_subcommand("models", "Find, fetch, check and remove the model files of this machine");
   command->require_subcommand(1);
   add_models_find_command(*command, exit_code);
+  add_models_pull_command(*command, exit_code);
+  add_models_list_command(*command, exit_code);
+  add_models_rm_command(*command, exit_code);
+  add_models_verify_command(*command, exit_code);
 }
 
 }  // namespace flyball::cli

@@ -25,7 +25,7 @@ ROOMS = {
     "kernels": [["formats"], ["reference", "cpu", "opencl", "vulkan"], ["vulkan/software"]],
     "backends": [["model", "text/jinja", "grammar"], ["text", "constrain"], ["graph"], ["decode", "kv"], ["device"], ["spill"],
                  ["cpu", "opencl", "vulkan"], ["engine"], ["local"], ["worker"]],
-    "daemon": [["store", "discover", "http", "apps", "systemd", "metrics", "predict/statistics"], ["fleet"], ["usage", "measure"], ["predict"],
+    "daemon": [["store", "discover", "http", "apps", "systemd", "metrics", "hub", "predict/statistics"], ["fleet"], ["usage", "measure"], ["predict"],
                ["probe"], ["settings", "route"],
                ["api"], ["api/calls"], ["api/openai", "api/ollama", "api/anthropic"], ["api/native"], ["api/table"], ["calibrate"], ["serve"], ["cli"]],
 }

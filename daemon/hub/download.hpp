@@ -1,0 +1,62 @@
+// Files from a server to the folder of models: gone on with after any break, checked before they get their
+// names.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/hub/http_source.hpp"
+#include "daemon/hub/part.hpp"
+
+namespace flyball::hub {
+
+struct Item {
+  Url url;
+  std::filesystem::path file;  // its final name
+  Expected expected;
+};
+
+// How often a file is tried again without a byte more than before, and how long the first pause is; each
+// pause is twice as long as the one before.
+struct Patience {
+  unsigned tries = 5;
+  std::chrono::milliseconds first_pause{250}, longest_pause{10'000};
+};
+
+struct Watcher {
+  // A file's bytes so far. `arriving` is false for those that were here and are read to be checked.
+  std::function<void(const Item& item, std::uint64_t bytes, bool arriving)> at = {};
+  std::function<void(const std::string& note)> says = {};
+};
+
+struct Arrived {
+  std::filesystem::path file;
+  std::uint64_t size = 0;
+  std::string sha256;
+  bool was_here = false;
+};
+
+// Fetches all that an item lacks into its part. The part's bytes have the expected size and digests then, and
+// no name yet.
+Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patience& patience,
+                        const Watcher& watcher);
+
+// Looks at the parts of all files before any of them gets its name.
+using Inspect = std::function<Result<void>(std::span<const std::filesystem::path> files)>;
+// All items, or none of them under a final name that was not there before. The first of several gets its name
+// last: a model is opened by its first shard, so nobody opens one whose other shards are absent. io_error
+// where the disk has no room for what is missing, before the first byte.
+Result<std::vector<Arrived>> fetch_all(const HttpSource& source, std::span<const Item> items,
+                                       const Patience& patience, const Watcher& watcher,
+                                       const Inspect& inspect = {});
+// The same for files that make a folder, whose names are those that they have in it: they are gathered in
+// FOLDER.part, which gets its name when all are there.
+Result<std::vector<Arrived>> fetch_folder(const HttpSource& source, const std::filesystem::path& folder,
+                                          std::span<const Item> items, const Patience& patience,
+                                          const Watcher& watcher);
+
+}  // namespace flyball::hub

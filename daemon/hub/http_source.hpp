@@ -1,0 +1,87 @@
+// One GET at a time over HTTP/1.1, with or without TLS, on the caller's thread. Nothing here knows models.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "config/error.hpp"
+#include "daemon/hub/url.hpp"
+
+namespace flyball::hub {
+
+inline constexpr unsigned kMaxRedirects = 10;
+inline constexpr std::size_t kMaxHeaderBytes = 64U << 10;  // huggingface.co sends up to 8 KiB
+
+// A failure, and whether the same request may succeed later: the network broke, the server is busy.
+struct Failure {
+  Error error;
+  bool passing = false;
+};
+template <class T>
+using Attempt = std::expected<T, Failure>;
+
+// The header of an answer that is no redirect.
+struct Head {
+  unsigned status = 0;
+  Url url;                              // that answered, at the end of all redirects
+  std::optional<std::uint64_t> length;  // of the body; absent: chunked, or until the connection closes
+  bool until_close = false;             // nothing tells the end of the body from a broken connection
+  std::string etag, link;
+  struct Range {
+    std::uint64_t first = 0;
+    std::optional<std::uint64_t> total;  // of the whole file
+  };
+  std::optional<Range> range;  // of a 206
+};
+
+class HttpSource {
+ public:
+  // A silent server is left after `idle`; both times are for one step, not for all of an answer.
+  struct Limits {
+    std::chrono::seconds connect{30}, idle{60};
+  };
+  struct Request {
+    Url url;
+    std::optional<std::uint64_t> from = std::nullopt;  // first byte that is wanted
+    std::string if_range = {};                         // ETag that the server must still have for `from`
+  };
+  // Gets the header; false: the body is not wanted.
+  using OnHead = std::function<Attempt<bool>(const Head&)>;
+  using OnBytes = std::function<Attempt<void>(std::span<const std::byte>)>;
+
+  // The token goes to `hub`'s scheme, host and port alone, and to nobody once a redirect has led elsewhere.
+  HttpSource(Url hub, std::string token, Limits limits)
+      : hub_(std::move(hub)), token_(std::move(token)), limits_(limits) {}
+
+  // Follows redirects, then calls on_head once and on_bytes for each piece of the body. Returns when the body
+  // has ended as the server framed it. upstream_refused: no connection, or no certificate that the system
+  // trusts. upstream_timeout. upstream_invalid: no HTTP, a redirect too many or one that is not followed, an
+  // answer cut off. A callback's failure is passed on.
+  Attempt<void> get(const Request& request, const OnHead& on_head, const OnBytes& on_bytes) const;
+
+  const Url& hub() const noexcept { return hub_; }
+  bool has_token() const noexcept { return !token_.empty(); }
+
+ private:
+  Url hub_;
+  std::string token_;
+  Limits limits_;
+};
+
+// The whole body of an answer 200 of at most max_bytes, with its header.
+struct Document {
+  Head head;
+  std::string body;
+};
+Attempt<Document> get_document(const HttpSource& source, const Url& url, std::size_t max_bytes);
+
+// The failure that a status other than 200 and 206 is, with what the person can do about it.
+Failure status_failure(const HttpSource& source, const Head& head);
+
+}  // namespace flyball::hub

@@ -1,0 +1,73 @@
+// A file on its way: FILE.part beside its final name, and FILE.part.json, which says what it is a part of.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "config/descriptor.hpp"
+#include "config/error.hpp"
+#include "daemon/hub/digest.hpp"
+
+namespace flyball::hub {
+
+// The file that is wanted, as far as it is known before the first byte.
+struct Expected {
+  std::optional<std::uint64_t> size = std::nullopt;
+  std::string sha256 = {};   // "" or 64 lower-case hex digits
+  std::string git_oid = {};  // "" or 40 hex digits of the git blob; needs the size
+  bool has_digest() const { return !sha256.empty() || !git_oid.empty(); }
+};
+
+// What the bytes of a part belong to.
+struct PartOrigin {
+  std::string url, etag;
+  Expected expected;
+};
+
+std::filesystem::path part_file(const std::filesystem::path& file);
+std::filesystem::path origin_file(const std::filesystem::path& file);
+// nullopt: there is none, or it cannot be read.
+std::optional<PartOrigin> read_origin(const std::filesystem::path& file);
+
+// The part of one file, locked: no other process writes it. It stays on the disk, to be gone on with, until
+// it is published or removed.
+class Part {
+ public:
+  // Opens or makes the part of `file`. io_error: another process has it, or the system's reason.
+  static Result<Part> open(const std::filesystem::path& file);
+
+  const std::filesystem::path& file() const noexcept { return file_; }
+  std::uint64_t size() const noexcept { return size_; }
+
+  // Hashes the bytes that are there, and tells `at` how many are done. The digests are of `expected`'s kinds
+  // from here on.
+  Result<void> begin(const Expected& expected, const std::function<void(std::uint64_t)>& at = {});
+  Result<void> append(std::span<const std::byte> bytes);
+  Result<void> start_anew();  // without a byte
+  Result<void> write_origin(const PartOrigin& origin);
+  std::string sha256() const { return sha256_.hex(); }
+  // Whether the bytes have the expected digests. upstream_invalid: they have not, with both; the part is
+  // removed.
+  Result<void> check(const std::string& whence);
+  // Gives the file its name, with its digest beside it; both are on the disk then. Precondition: check().
+  Result<void> publish();
+  void remove() noexcept;
+
+ private:
+  Part(std::filesystem::path file, Descriptor opened, std::uint64_t size)
+      : file_(std::move(file)), opened_(std::move(opened)), size_(size) {}
+  void reset_digests();
+  void hash(std::span<const std::byte> bytes);
+
+  std::filesystem::path file_;
+  Descriptor opened_;
+  std::uint64_t size_ = 0;
+  Expected expected_;
+  Hasher sha256_;
+  std::optional<Hasher> blob_;
+};
+
+}  // namespace flyball::hub

@@ -1,0 +1,96 @@
+#include "daemon/hub/pull.hpp"
+
+#include <algorithm>
+
+#include "backends/model/split_name.hpp"
+#include "config/name_list.hpp"
+
+namespace flyball::hub {
+namespace {
+
+// A hub's base may have a path of its own, which stands before all others.
+Url at_hub(const Url& hub, const std::string& target) {
+  Url out = hub;
+  const std::string base = hub.path();
+  out.target = (base == "/" ? "" : base) + target;
+  return out;
+}
+
+Result<std::vector<RepoFile>> list_files(const HttpSource& source, const HubName& wanted) {
+  std::vector<RepoFile> files;
+  Url url = at_hub(source.hub(), "/api/models/" + percent_encoded(wanted.repo) + "/tree/" +
+                                     percent_encoded(wanted.revision) + "?recursive=true");
+  for (std::size_t pages = 1;; ++pages) {
+    auto page = get_document(source, url, kMaxPageBytes);
+    if (!page) return std::unexpected(std::move(page.error().error));
+    if (auto added = add_page(files, page->body); !added) return pass(added);
+    const std::string next = next_page(page->head.link);
+    if (next.empty()) return files;
+    if (pages == kMaxListingPages)
+      return fail(ErrorCode::upstream_invalid, "the hub's listing of " + wanted.repo + " has more than " +
+                                                   std::to_string(kMaxListingPages) +
+                                                   " pages, which is the limit");
+    auto followed = redirected(page->head.url, next);
+    if (!followed) return pass(followed);
+    url = std::move(*followed);
+  }
+}
+
+std::string folder_of(const Url& url) {
+  std::string out = url.authority();
+  std::ranges::replace_if(
+      out, [](char c) { return c == ':' || c == '[' || c == ']'; }, '_');
+  return out;
+}
+
+}  // namespace
+
+Result<PullPlan> plan_from_hub(const HttpSource& source, const HubName& wanted,
+                               const std::filesystem::path& models_dir) {
+  const auto files = list_files(source, wanted);
+  if (!files) return pass(files);
+  const auto choice = choose(*files, wanted);
+  if (!choice) return pass(choice);
+  PullPlan out;
+  out.name = choice->name;
+  out.from = wanted.repo + (choice->quant.empty() ? "" : ", " + choice->quant);
+  const std::filesystem::path repo = models_dir / wanted.repo;
+  if (choice->kind == Choice::Kind::mlx) out.folder = repo;
+  for (const RepoFile& file : choice->files) {
+    const std::string target = "/" + percent_encoded(wanted.repo) + "/resolve/" +
+                               percent_encoded(wanted.revision) + "/" + percent_encoded(file.path);
+    out.items.push_back(
+        {at_hub(source.hub(), target), repo / file.path, {file.size, file.sha256, file.git_oid}});
+    out.of_unknown_bytes = out.of_unknown_bytes || !out.items.back().expected.has_digest();
+  }
+  return out;
+}
+
+Result<PullPlan> plan_from_url(const Url& url, const std::string& sha256,
+                               const std::filesystem::path& models_dir) {
+  const std::string file = file_name_of(url);
+  if (!file.ends_with(".gguf"))
+    return fail(ErrorCode::invalid_value,
+                "the address " + config::quoted(url.shown()) + " does not end in the name of a .gguf file");
+  PullPlan out;
+  out.from = url.shown();
+  out.of_unknown_bytes = sha256.empty();
+  const auto shard = model::shard_name(file);
+  out.name = shard ? shard->stem : file.substr(0, file.size() - std::string_view(".gguf").size());
+  const std::filesystem::path folder = models_dir / folder_of(url);
+  std::vector<std::filesystem::path> names{file};
+  if (shard) names = model::shards_of(*shard);
+  if (names.size() > 1 && !sha256.empty())
+    return fail(ErrorCode::invalid_value, "--sha256 is one file's digest, and the model has " +
+                                              std::to_string(names.size()) +
+                                              " shards: leave it out, and compare what is printed");
+  const std::string path = url.path(), query = url.target.substr(path.size());
+  for (const std::filesystem::path& name : names) {
+    Url one = url;
+    one.target = path.substr(0, path.rfind('/') + 1) + percent_encoded(name.string()) + query;
+    out.items.push_back({one, folder / name, {std::nullopt, sha256, {}}});
+  }
+  return out;
+}
+
+}  // namespace flyball::hub

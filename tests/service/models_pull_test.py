@@ -1,0 +1,752 @@
+#!/usr/bin/env python3
+"""`flyball models pull`, `list`, `rm` and `verify` against a hub of the test's own, which breaks off, lies and redirects.
+One test: models_pull_test.py [-v] ModelsPullTest.test_name"""
+
+import contextlib
+import hashlib
+import http.server
+import json
+import os
+import random
+import shutil
+import signal
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from daemon import FLYBALL, Daemon, flyball  # noqa: E402
+
+REPO = "org/tiny-GGUF"
+TOKEN = "hf_abcdefghijklmnop"
+KILLS = 200
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def git_oid(data):
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+class Hub:
+    """Serves `files` and the listings made of them; `hooks` answer a path in their own way. `log` has (path, headers)."""
+
+    def __init__(self, tls=None):
+        self.files, self.pages, self.hooks, self.log, self.listed = {}, {}, {}, [], {}
+        hub = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                hub.log.append((self.path, dict(self.headers)))
+                self.close_connection = True
+                with contextlib.suppress(ConnectionError, ssl.SSLError, BrokenPipeError):
+                    hub.answer(self)
+
+            def log_message(self, *args):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 64
+
+            def handle_error(self, request, address):  # a client that was killed, or refused the certificate
+                pass
+        self.server = Server(("127.0.0.1", 0), Handler)
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+        self.port = self.server.server_address[1]
+        self.url = "%s://127.0.0.1:%d" % ("https" if tls else "http", self.port)
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def add(self, repo, name, data, lfs=True, **lies):
+        self.files["/%s/resolve/main/%s" % (repo, name)] = data
+        entry = {"type": "file", "path": name, "size": len(data), "oid": git_oid(data)}
+        if lfs:
+            entry["lfs"] = {"oid": sha256(data), "size": len(data), "pointerSize": 135}
+            entry["lfs"].update(lies)
+        else:
+            entry.update(lies)
+        self.listed.setdefault(repo, []).append(entry)
+
+    def answer(self, request):
+        path = request.path.split("?")[0]
+        if path in self.hooks:
+            return self.hooks[path](request)
+        if path.startswith("/api/models/") and path.endswith("/tree/main"):
+            repo = path[len("/api/models/"):-len("/tree/main")]
+            if repo in self.listed:
+                return self.send(request, 200, json.dumps(self.listed[repo]).encode())
+        if path in self.files:
+            return self.send_file(request, self.files[path])
+        self.send(request, 404, b"no such file")
+
+    def send(self, request, status, body, **fields):
+        request.send_response(status)
+        for name, value in fields.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    def send_file(self, request, data, cut=None, etag=None, ranges=True, shift=0, before_piece=None):
+        """cut: bytes of the body until the connection breaks; shift: a 206 begins that many bytes too late."""
+        etag = etag or '"%s"' % sha256(data)[:16]
+        wanted, first, status = request.headers.get("Range"), 0, 200
+        if wanted and ranges and request.headers.get("If-Range", etag) == etag:
+            first, status = int(wanted[len("bytes="):-1]) + shift, 206
+            if first >= len(data):
+                return self.send(request, 416, b"")
+        body = data[first:]
+        request.send_response(status)
+        request.send_header("ETag", etag)
+        request.send_header("Content-Length", str(len(body)))
+        if status == 206:
+            request.send_header("Content-Range", "bytes %d-%d/%d" % (first, len(data) - 1, len(data)))
+        request.end_headers()
+        body = body if cut is None else body[:cut]
+        piece = 16384 if before_piece else len(body)
+        for at in range(0, len(body), piece or 1):
+            if before_piece:
+                before_piece(first + at)
+            request.wfile.write(body[at:at + piece])
+
+
+def split_gguf(data, count):
+    """A GGUF file's shards as llama.cpp's gguf-split makes them: metadata in the first, tensors in all."""
+    at = 24
+    tensors, keys = struct.unpack_from("<QQ", data, 8)
+
+    def text():
+        nonlocal at
+        size, = struct.unpack_from("<Q", data, at)
+        at += 8 + size
+        return data[at - size:at]
+    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+    def value(kind):
+        nonlocal at
+        if kind == 8:
+            text()
+        elif kind == 9:
+            inner, n = struct.unpack_from("<IQ", data, at)
+            at += 12
+            for _ in range(n):
+                value(inner)
+        else:
+            at += sizes[kind]
+    pairs, begin = [], at
+    for _ in range(keys):
+        begin = at
+        key = text()
+        kind, = struct.unpack_from("<I", data, at)
+        at += 4
+        value(kind)
+        pairs.append((key, data[begin:at]))
+    infos = []
+    for _ in range(tensors):
+        name_at = at
+        text()
+        dims, = struct.unpack_from("<I", data, at)
+        at += 4 + 8 * dims + 4
+        offset, = struct.unpack_from("<Q", data, at)
+        infos.append((data[name_at:at], offset))
+        at += 8
+    base = (at + 31) // 32 * 32
+    ends = sorted(offset for _, offset in infos) + [len(data) - base]
+    bytes_of = {offset: data[base + offset:base + ends[i + 1]] for i, offset in enumerate(ends[:-1])}
+
+    def own(key, kind, form, number):
+        return struct.pack("<Q", len(key)) + key + struct.pack("<I" + form, kind, number)
+    shards = []
+    for number in range(count):
+        mine = infos[len(infos) * number // count:len(infos) * (number + 1) // count]
+        kept = [pair for key, pair in pairs if number == 0 or key == b"general.architecture"]
+        kept += [own(b"split.no", 2, "H", number), own(b"split.count", 2, "H", count),
+                 own(b"split.tensors.count", 5, "i", len(infos))]
+        head, body = b"GGUF" + struct.pack("<IQQ", 3, len(mine), len(kept)) + b"".join(kept), b""
+        for info, offset in mine:
+            head += info + struct.pack("<Q", len(body))
+            body += bytes_of[offset] + b"\0" * (-len(bytes_of[offset]) % 32)
+        shards.append(head + b"\0" * (-len(head) % 32) + body)
+    return shards
+
+
+class ModelsPullTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.TemporaryDirectory(prefix="flyball-pull-")
+        path = os.path.join(cls.shared.name, "made.gguf")
+        subprocess.run([FLYBALL, "make-model", "--out", path, "--shape", "tiny", "--type", "Q8_0", "--quiet"], check=True)
+        with open(path, "rb") as f:
+            cls.model = f.read()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.shared.cleanup()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="flyball-pull-")
+        self.addCleanup(folder.cleanup)
+        self.dir = os.path.realpath(folder.name)
+        self.models = os.path.join(self.dir, "models")
+        self.config = os.path.join(self.dir, "config.yaml")
+        self.hub = Hub()
+        self.addCleanup(self.hub.close)
+        self.environment = dict(os.environ, HOME=self.dir, XDG_CONFIG_HOME=self.dir, XDG_STATE_HOME=self.dir)
+        self.write_config()
+
+    def write_config(self, hub=None, token=False, more="models:\n  demo:\n    embedded: true\ndefault_model: demo\n"):
+        if token:
+            with open(os.path.join(self.dir, "token"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as out:
+                out.write(TOKEN + "\n")
+        with open(self.config, "w") as out:
+            out.write("schema: flyball.config/v1\nlisteners:\n  local:\n    tcp: 127.0.0.1:8080\n"
+                      "loopback_without_key: true\ndefault_app: example\nmodels_dir: models\n"
+                      "hub: {url: '%s'%s}\n%s" % ((hub or self.hub).url, ", token: {file: token}" if token else "", more))
+
+    def run_models(self, *args, expect=0, **env):
+        ended = flyball("models", *args, "--config", self.config, env=dict(self.environment, **env))
+        self.assertEqual(ended.returncode, expect, ended.stdout + ended.stderr)
+        return ended.stdout + ended.stderr
+
+    def pull(self, *args, expect=0, **env):
+        return self.run_models("pull", *args, expect=expect, **env)
+
+    def path(self, name, repo=REPO):
+        return os.path.join(self.models, repo, name)
+
+    def assert_holds(self, path, data):
+        with open(path, "rb") as f:
+            self.assertEqual(sha256(f.read()), sha256(data), path)
+        with open(path + ".sha256") as f:
+            self.assertEqual(f.read(), "%s  %s\n" % (sha256(data), os.path.basename(path)))
+
+    def all_files(self):
+        return sorted(os.path.join(at, name) for at, _, names in os.walk(self.models) for name in names)
+
+    def named_files(self):
+        return [path for path in self.all_files() if ".part" not in path and not path.endswith(".sha256")]
+
+    # ---- the ordinary way --------------------------------------------------------------------------------------------
+
+    def test_a_model_is_pulled_listed_verified_and_removed(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.hub.add(REPO, "tiny-Q3_K_M.gguf", b"another quantization")
+        self.hub.add(REPO, "mmproj-tiny-Q8_0.gguf", b"a projector")
+        self.hub.add(REPO, "README.md", b"# read me", lfs=False)
+        old_mask = os.umask(0o077)
+        try:
+            said = self.pull(REPO)
+        finally:
+            os.umask(old_mask)
+        file = self.path("tiny-Q8_0.gguf")
+        self.assert_holds(file, self.model)
+        self.assertIn("the model is called tiny-Q8_0", said)
+        self.assertEqual(self.named_files(), [file])
+        self.assertEqual(os.stat(file).st_mode & 0o777, 0o644, "a service of another user reads it")
+        self.assertEqual(os.stat(os.path.dirname(file)).st_mode & 0o777, 0o755)
+        subprocess.run(["sha256sum", "-c", "--quiet", "tiny-Q8_0.gguf.sha256"], cwd=os.path.dirname(file), check=True)
+        entry = os.path.join(self.dir, "config.d", "model-tiny-Q8_0.yaml")
+        self.assertTrue(os.path.exists(entry))
+
+        rows = {row["id"]: row for row in json.loads(self.run_models("list", "--json"))["models"]}
+        self.assertEqual(rows["demo"]["origin"], "built in")
+        self.assertEqual(rows["tiny-Q8_0"], {"id": "tiny-Q8_0", "file": file, "bytes": len(self.model), "origin": "pulled",
+                                             "state": "ok", "references": 1})
+        before = len(self.hub.log)
+        self.assertIn("The configuration has it already", self.pull(REPO))
+        self.assertEqual([path.split("?")[0] for path, _ in self.hub.log[before:]], ["/api/models/%s/tree/main" % REPO])
+
+        self.assertEqual(self.run_models("verify"), file + ": ok\n")
+        with open(file, "r+b") as out:
+            out.seek(1000)
+            out.write(b"\xff\x00")
+        self.assertIn("differs", self.run_models("verify", "tiny-Q8_0", expect=1))
+        self.assertIn("removed  " + file, self.run_models("rm", "tiny-Q8_0"))
+        self.assertEqual(self.all_files(), [])
+        self.assertFalse(os.path.exists(entry))
+        self.assertEqual([row["id"] for row in json.loads(self.run_models("list", "--json"))["models"]], ["demo"])
+
+    def test_a_quantization_is_chosen_by_name_and_an_unknown_one_lists_those_there_are(self):
+        for quant in ("Q4_K_M", "Q8_0", "Q2_K"):
+            self.hub.add(REPO, "tiny-%s.gguf" % quant, self.model)
+        said = self.pull(REPO + ":Q5_K_M", "--no-config", expect=64)
+        self.assertIn("Q4_K_M (", said)
+        self.assertIn("Q8_0 (", said)
+        self.assertIn("reads no quantization", self.pull(REPO, "--quant", "q2_k", expect=64))
+        self.pull(REPO, "--quant", "q8_0", "--no-config")
+        self.pull("hf.co/" + REPO, "--no-config")
+        self.pull("https://huggingface.co/%s/blob/main/tiny-Q2_K.gguf" % REPO, "--no-config")
+        self.assertEqual(self.named_files(), [self.path("tiny-%s.gguf" % q) for q in ("Q2_K", "Q4_K_M", "Q8_0")])
+
+    def test_shards_come_together_and_the_listing_has_several_pages(self):
+        shards = split_gguf(self.model, 3)
+        for n, data in enumerate(shards, 1):
+            self.hub.add(REPO, "tiny-Q8_0-%05d-of-00003.gguf" % n, data)
+        entries = self.hub.listed[REPO]
+        path = "/api/models/%s/tree/main" % REPO
+
+        def page(request):
+            n = int(request.path.split("cursor=")[1]) if "cursor=" in request.path else 0
+            fields = {"Link": '<%s%s?recursive=true&cursor=%d>; rel="next"' % (self.hub.url, path, n + 1)} if n < 2 else {}
+            self.hub.send(request, 200, json.dumps([entries[n]]).encode(), **fields)
+        self.hub.hooks[path] = page
+        result = json.loads(self.pull(REPO, "--json", "--quiet"))
+        self.assertEqual([f["sha256"] for f in result["files"]], [sha256(data) for data in shards])
+        self.assertEqual(result["model"], "tiny-Q8_0")
+        for n, data in enumerate(shards, 1):
+            self.assert_holds(self.path("tiny-Q8_0-%05d-of-00003.gguf" % n), data)
+        self.run_models("rm", "tiny-Q8_0")
+        self.assertEqual(self.all_files(), [])
+
+    def test_a_directory_of_mlx_gets_its_name_when_all_of_it_is_there(self):
+        repo = "org/tiny-mlx"
+        files = {"config.json": b'{"model_type": "no such"}', "tokenizer.json": b"{}", "model.safetensors": os.urandom(100000)}
+        for name, data in files.items():
+            self.hub.add(repo, name, data, lfs=name.endswith("safetensors"))
+        self.hub.add(repo, "README.md", b"# read me", lfs=False)
+        seen = []
+
+        def look(request):
+            seen.append(os.path.exists(os.path.join(self.models, repo)))
+            self.hub.send_file(request, files["model.safetensors"])
+        self.hub.hooks["/%s/resolve/main/model.safetensors" % repo] = look
+        self.assertIn("does not run it", self.pull(repo, expect=1))
+        self.assertEqual(seen, [False])
+        self.assertEqual(sorted(os.path.basename(p) for p in self.named_files()), sorted(files))
+        for name, data in files.items():
+            self.assert_holds(self.path(name, repo), data)
+        self.hub.files["/%s/resolve/main/config.json" % repo] = b'{"model_type": "other!!"}'
+        shutil.rmtree(os.path.join(self.models, repo))
+        self.assertIn("git digest", self.pull(repo, expect=69))
+        self.assertEqual(self.named_files(), [])
+
+    # ---- poor connections --------------------------------------------------------------------------------------------
+
+    def test_a_server_that_breaks_off_is_asked_for_the_rest(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        chance = random.Random(7)
+        self.hub.hooks[path] = lambda request: self.hub.send_file(request, self.model,
+                                                                  cut=chance.randrange(1, len(self.model) // 3))
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+        asked = [headers.get("Range") for at, headers in self.hub.log if at == path]
+        self.assertGreater(len(asked), 2)
+        self.assertIsNone(asked[0])
+        starts = [int(one[len("bytes="):-1]) for one in asked[1:]]
+        self.assertEqual(starts, sorted(set(starts)), "each request begins behind the one before")
+
+    def test_a_server_that_never_sends_a_byte_more_is_given_up_and_gone_on_with_later(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        half = len(self.model) // 2
+
+        def stop_at_half(request):
+            first = int(request.headers.get("Range", "bytes=0-")[len("bytes="):-1])
+            self.hub.send_file(request, self.model, cut=max(0, half - first))
+        self.hub.hooks[path] = stop_at_half
+        self.assertIn("goes on from byte %d" % half, self.pull(REPO, "--retries", "2", expect=69))
+        self.assertEqual(self.named_files(), [])
+        part = json.loads(self.run_models("list", "--json"))["models"][-1]
+        self.assertEqual((part["file"], part["bytes"]), (self.path("tiny-Q8_0.gguf.part"), half))
+        del self.hub.hooks[path]
+        before = len(self.hub.log)
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+        self.assertEqual(self.hub.log[before + 1][1]["Range"], "bytes=%d-" % half)
+
+    def test_a_silent_server_is_left_and_asked_again(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        silent, asked = threading.Event(), []
+        self.addCleanup(silent.set)
+
+        def fall_silent(request):
+            asked.append(request.headers.get("Range"))
+            if len(asked) > 1:
+                return self.hub.send_file(request, self.model)
+            request.send_response(200)
+            request.send_header("Content-Length", str(len(self.model)))
+            request.end_headers()
+            request.wfile.write(self.model[:1000])
+            request.wfile.flush()
+            silent.wait()
+        self.hub.hooks[path] = fall_silent
+        self.assertIn("sent nothing for 1s", self.pull(REPO, "--timeout", "1"))
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+        self.assertEqual(asked[1], "bytes=1000-")
+
+    def test_a_busy_server_is_asked_again(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        answers = [503, 429]
+        self.hub.hooks[path] = lambda request: (self.hub.send(request, answers.pop(0), b"busy") if answers else
+                                                self.hub.send_file(request, self.model))
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
+    # ---- servers that do as they like --------------------------------------------------------------------------------
+
+    def break_off_then(self, then):
+        """The first answer for the model ends in its middle, the others are `then`'s."""
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        first = [True]
+
+        def answer(request):
+            if first.pop() if first else False:
+                return self.hub.send_file(request, self.model, cut=len(self.model) // 2)
+            then(request)
+        self.hub.hooks["/%s/resolve/main/tiny-Q8_0.gguf" % REPO] = answer
+
+    def test_a_server_without_ranges_begins_anew(self):
+        self.break_off_then(lambda request: self.hub.send_file(request, self.model, ranges=False))
+        self.assertIn("begins anew", self.pull(REPO))
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
+    def test_a_wrong_range_is_never_appended(self):
+        self.break_off_then(lambda request: self.hub.send_file(request, self.model, shift=1))
+        self.assertIn("other bytes than those from", self.pull(REPO))
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
+    def test_a_range_that_the_server_has_not_begins_anew(self):
+        self.break_off_then(lambda request: self.hub.send(request, 416, b"") if "Range" in request.headers
+                            else self.hub.send_file(request, self.model))
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
+    def test_sizes_that_differ_from_the_listing_are_refused(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model, size=len(self.model) - 7)
+        self.assertIn("expected %d" % (len(self.model) - 7), self.pull(REPO, expect=69))
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+
+        def without_length(request):
+            request.send_response(200)
+            request.end_headers()
+            request.wfile.write(self.model)
+        self.hub.hooks[path] = without_length
+        self.assertIn("sends more than", self.pull(REPO, expect=69))
+        self.assertEqual(self.named_files(), [])
+
+    def test_a_wrong_digest_is_named_and_its_bytes_are_removed(self):
+        wrong = bytes([self.model[0] ^ 1]) + self.model[1:]
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.hub.files["/%s/resolve/main/tiny-Q8_0.gguf" % REPO] = wrong
+        said = self.pull(REPO, expect=69)
+        self.assertIn(sha256(self.model), said)
+        self.assertIn(sha256(wrong), said)
+        self.assertEqual(self.all_files(), [])
+        self.hub.files["/%s/resolve/main/tiny-Q8_0.gguf" % REPO] = self.model
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
+    def test_a_new_version_replaces_a_part_of_the_old_one(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model[:-1] + b"!")
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        self.hub.hooks[path] = lambda request: self.hub.send_file(request, self.model[:-1] + b"!", cut=5000)
+        self.pull(REPO, "--retries", "1", expect=69)
+        del self.hub.hooks[path]
+        self.hub.listed[REPO].clear()
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
+    def test_a_hostile_listing_writes_nothing(self):
+        for path in ("../../escape.gguf", "/etc/escape.gguf", "a/../../b.gguf", "a\0b.gguf", "a\nb.gguf", "a//b.gguf"):
+            self.hub.listed[REPO] = [{"type": "file", "path": path, "size": 1, "lfs": {"oid": "0" * 64, "size": 1}}]
+            self.assertIn("which is refused", self.pull(REPO, expect=69))
+        self.hub.hooks["/api/models/%s/tree/main" % REPO] = lambda request: self.hub.send(request, 200, b"[" * 100000)
+        self.assertIn("listing cannot be read", self.pull(REPO, expect=69))
+        self.assertEqual(self.all_files(), [])
+
+    def test_a_model_larger_than_the_disk_is_refused_before_its_first_byte(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model, size=1 << 60)
+        self.assertIn("1048576 TiB are missing", self.pull(REPO, expect=74))
+        self.assertEqual([path.split("?")[0] for path, _ in self.hub.log], ["/api/models/%s/tree/main" % REPO])
+
+    def test_refusals_say_what_helps(self):
+        path = "/api/models/%s/tree/main" % REPO
+        self.assertIn("no such repository", self.pull(REPO, expect=64))
+        for status in (401, 403):
+            self.hub.hooks[path] = lambda request: self.hub.send(request, status, b"")
+            self.assertIn("hub.token", self.pull(REPO, expect=69))
+        self.assertIn("expected ORG/REPO", self.pull("tiny", expect=65))
+        self.write_config(hub=type("Nobody", (), {"url": "http://127.0.0.1:1"}))
+        self.assertIn("no connection to http://127.0.0.1:1", self.pull(REPO, expect=69))
+
+    # ---- addresses ---------------------------------------------------------------------------------------------------
+
+    def test_a_file_of_unknown_digest_has_to_be_a_model(self):
+        url = self.hub.url + "/files/m.gguf"
+        self.hub.files["/files/m.gguf"] = b"<html>sign in first</html>"
+        self.pull(url, expect=65)
+        self.assertEqual(self.all_files(), [])
+        # Known bytes get their name, whatever they are; no configuration names what does not run.
+        digest = sha256(self.hub.files["/files/m.gguf"])
+        self.assertIn("does not run it", self.pull(url, "--sha256", digest.upper(), expect=1))
+        self.assertEqual(len(self.named_files()), 1)
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "config.d")))
+        self.run_models("rm", self.named_files()[0])
+        self.assertEqual(self.all_files(), [])
+        self.hub.files["/files/m.gguf"] = self.model
+        self.assertIn(digest, self.pull(url, "--sha256", digest, expect=69))
+        self.assertIn(sha256(self.model), self.pull(url + "?download=true"))
+        self.assert_holds(os.path.join(self.models, "127.0.0.1_%d" % self.hub.port, "m.gguf"), self.model)
+
+    def test_an_address_of_one_shard_brings_all_of_them(self):
+        shards = split_gguf(self.model, 3)
+        for n, data in enumerate(shards, 1):
+            self.hub.files["/files/m-%05d-of-00003.gguf" % n] = data
+        self.pull(self.hub.url + "/files/m-00002-of-00003.gguf")
+        folder = os.path.join(self.models, "127.0.0.1_%d" % self.hub.port)
+        for n, data in enumerate(shards, 1):
+            self.assert_holds(os.path.join(folder, "m-%05d-of-00003.gguf" % n), data)
+
+    def change_midway(self, second):
+        """A file of unknown digest that becomes another one after the first answer, which broke off."""
+        other = split_gguf(self.model, 1)[0]
+        asked = []
+
+        def answer(request):
+            asked.append(request.headers)
+            if len(asked) == 1:
+                return self.hub.send_file(request, other, cut=len(other) // 2)
+            second(request)
+        self.hub.hooks["/files/m.gguf"] = answer
+        self.pull(self.hub.url + "/files/m.gguf")
+        self.assertIn("If-Range", asked[1])
+        self.assert_holds(os.path.join(self.models, "127.0.0.1_%d" % self.hub.port, "m.gguf"), self.model)
+
+    def test_a_file_that_changes_midway_begins_anew(self):
+        self.change_midway(lambda request: self.hub.send_file(request, self.model))
+
+    def test_a_range_of_a_changed_file_is_never_appended(self):
+        def ignore_if_range(request):
+            del request.headers["If-Range"]
+            self.hub.send_file(request, self.model)
+        self.change_midway(ignore_if_range)
+
+    # ---- redirects and tokens ----------------------------------------------------------------------------------------
+
+    def redirect(self, hub, path, to):
+        hub.hooks[path] = lambda request: hub.send(request, 302, b"", Location=to)
+
+    def test_a_token_reaches_the_hub_alone(self):
+        other = Hub()
+        self.addCleanup(other.close)
+        self.write_config(token=True)
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        self.redirect(self.hub, path, other.url + "/signed?key=secret")
+        self.redirect(other, "/signed", self.hub.url + "/back")
+        self.hub.files["/back"] = self.model
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+        by_path = {at.split("?")[0]: headers.get("Authorization") for at, headers in self.hub.log}
+        self.assertEqual(by_path, {"/api/models/%s/tree/main" % REPO: "Bearer " + TOKEN, path: "Bearer " + TOKEN,
+                                   "/back": None})
+        self.assertEqual([headers.get("Authorization") for _, headers in other.log], [None])
+        other.files["/m.gguf"] = self.model
+        self.pull(other.url + "/m.gguf", "--no-config")
+        self.assertIsNone(other.log[-1][1].get("Authorization"))
+
+    def test_redirects_are_bounded(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        self.redirect(self.hub, path, path)
+        self.assertIn("redirects more than 10 times", self.pull(REPO, expect=69))
+        self.assertEqual(len(self.hub.log), 12, "the listing and eleven requests")
+        for to in ("file:///etc/passwd", "http://user:word@127.0.0.1/x", "", "http://[::1/x"):
+            self.redirect(self.hub, path, to)
+            self.assertIn("redirects", self.pull(REPO, expect=69))
+        self.redirect(self.hub, path, "../main/other")
+        self.hub.files["/%s/resolve/main/other" % REPO] = self.model
+        self.pull(REPO)
+
+    def test_tls_trusts_the_systems_authorities_and_the_hosts_own_name(self):
+        if not shutil.which("openssl"):
+            self.skipTest("there is no openssl command")
+        here = self.dir
+
+        def openssl(*words):
+            subprocess.run(["openssl", *words], cwd=here, check=True, capture_output=True)
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test",
+                "-days", "2")
+
+        def certified(name, alternative):
+            openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", name + ".key", "-out", name + ".csr", "-subj", "/CN=x")
+            with open(os.path.join(here, name + ".ext"), "w") as out:
+                out.write("subjectAltName=" + alternative + "\n")
+            openssl("x509", "-req", "-in", name + ".csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days",
+                    "2", "-extfile", name + ".ext", "-out", name + ".pem")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(os.path.join(here, name + ".pem"), os.path.join(here, name + ".key"))
+            hub = Hub(context)
+            self.addCleanup(hub.close)
+            hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+            self.write_config(hub=hub)
+            return hub
+        trusted = {"SSL_CERT_FILE": os.path.join(here, "ca.pem")}
+        certified("other", "DNS:elsewhere.example")
+        self.assertIn("certificate", self.pull(REPO, expect=69, **trusted))
+        hub = certified("own", "IP:127.0.0.1")
+        self.assertIn("certificate", self.pull(REPO, expect=69))
+        self.assertEqual(hub.log, [], "nothing is asked before the server is known")
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        self.redirect(hub, path, self.hub.url + "/plain")
+        self.hub.files["/plain"] = self.model
+        self.assertIn("not encrypted", self.pull(REPO, expect=69, **trusted))
+        self.assertEqual(self.hub.log, [])
+        chance = random.Random(3)
+        hub.hooks[path] = lambda request: hub.send_file(request, self.model, cut=chance.randrange(1, len(self.model) // 2))
+        self.pull(REPO, **trusted)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
+    # ---- the folder --------------------------------------------------------------------------------------------------
+
+    def test_nothing_is_removed_that_something_else_uses_or_a_person_wrote(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.pull(REPO)
+        file = self.path("tiny-Q8_0.gguf")
+        outside = os.path.join(self.dir, "outside.gguf")
+        shutil.copy(file, outside)
+        self.write_config(more="models:\n  demo:\n    embedded: true\n  twin:\n    path: %s\n  out:\n    path: %s\n"
+                               "default_model: demo\n" % (file, outside))
+        rows = {row["id"]: row for row in json.loads(self.run_models("list", "--json"))["models"]}
+        self.assertEqual((rows["twin"]["references"], rows["tiny-Q8_0"]["references"]), (2, 2))
+        self.assertEqual(rows["out"]["origin"], "used in place")
+        self.assertIn("config.yaml:", self.run_models("rm", "twin", expect=78))
+        self.assertIn("uses", self.run_models("rm", file, expect=78))
+        self.assertIn("The model's file stays: the model twin uses it", self.run_models("rm", "tiny-Q8_0"))
+        self.assert_holds(file, self.model)
+        self.assertIn("no such file in", self.run_models("rm", outside, expect=64))
+        os.symlink(self.dir, os.path.join(self.models, "way-out"))
+        self.run_models("rm", os.path.join(self.models, "way-out", "outside.gguf"), expect=64)
+        self.run_models("rm", os.path.join(self.models, "..", "outside.gguf"), expect=64)
+        self.assertTrue(os.path.exists(outside))
+        self.write_config()
+        self.assertIn("not used", self.run_models("list"))
+        self.run_models("rm", file)
+        self.assertEqual(self.all_files(), [])
+
+    def test_an_entry_that_the_configuration_needs_stays(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.pull(REPO)
+        os.mkdir(os.path.join(self.dir, "apps.d"))
+        with open(os.path.join(self.dir, "apps.d", "example.yaml"), "w") as out:
+            out.write("schema: flyball.app/v1\napp: example\nprivacy: local_only\nmodels: [tiny-Q8_0]\n")
+        self.assertIn("tiny-Q8_0", self.run_models("rm", "tiny-Q8_0", expect=78))
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+        self.assertTrue(os.path.exists(os.path.join(self.dir, "config.d", "model-tiny-Q8_0.yaml")))
+
+    def test_a_part_has_one_writer_and_is_removed_by_its_name(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        go_on, begun = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        def wait(at):
+            if at > len(self.model) // 2:
+                begun.set()
+                go_on.wait()
+        self.hub.hooks[path] = lambda request: self.hub.send_file(request, self.model, before_piece=wait)
+        first = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--config", self.config], env=self.environment)
+        begun.wait()
+        self.assertIn("another process", self.pull(REPO, expect=74))
+        part = self.path("tiny-Q8_0.gguf.part")
+        self.assertIn("another process", self.run_models("rm", part, expect=74))
+        first.send_signal(signal.SIGINT)
+        first.wait()
+        self.run_models("rm", part)
+        self.assertEqual(self.all_files(), [])
+
+    def test_a_running_daemon_has_the_model_after_a_reload(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        with Daemon(more="models_dir: models\nhub: {url: '%s'}" % self.hub.url) as daemon:
+            environment = dict(os.environ, XDG_STATE_HOME=self.dir)
+            ended = flyball("models", "pull", REPO, "--reload", "--config", daemon.config, env=environment)
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            while "tiny-Q8_0" not in str(daemon.request("GET", "/v1/models")):
+                time.sleep(0.02)
+            self.assertIn("kill -HUP", flyball("models", "rm", "tiny-Q8_0", "--config", daemon.config, env=environment).stdout)
+
+    # ---- killed at any moment ----------------------------------------------------------------------------------------
+
+    def check_names(self, shards):
+        """Everything under a final name is whole and right, and the first shard is there only beside all others."""
+        names = ["tiny-Q8_0-%05d-of-00003.gguf" % n for n in (1, 2, 3)]
+        there = set()
+        for path in self.named_files():
+            if path.endswith(".new"):
+                continue
+            with open(path, "rb") as f:
+                self.assertEqual(sha256(f.read()), sha256(shards[names.index(os.path.basename(path))]), path)
+            there.add(os.path.basename(path))
+        if names[0] in there:
+            self.assertEqual(there, set(names))
+        for path in self.all_files():
+            if path.endswith(".sha256"):
+                with open(path) as f:
+                    self.assertEqual(f.read().split()[0], sha256(shards[names.index(os.path.basename(path)[:-7])]))
+
+    def test_a_pull_that_is_killed_at_any_moment_ends_with_the_right_bytes(self):
+        shards = split_gguf(self.model, 3)
+        chance = random.Random(20261129)
+        # A killed process, and the byte of a shard at which it is killed; None: at a random moment.
+        victim, deadly = [None], [None]
+        for n, data in enumerate(shards, 1):
+            name = "tiny-Q8_0-%05d-of-00003.gguf" % n
+            self.hub.add(REPO, name, data)
+
+            def serve(request, n=n, data=data):
+                def before_piece(at):
+                    if deadly[0] and deadly[0][0] == n and at >= deadly[0][1]:
+                        victim[0].kill()
+                    time.sleep(0.0005)
+                self.hub.send_file(request, data, before_piece=before_piece)
+            self.hub.hooks["/%s/resolve/main/%s" % (REPO, name)] = serve
+        kills = whole = 0
+        started = time.monotonic()
+        usual = 0.2
+        while kills < KILLS:
+            deadly[0] = (chance.randrange(1, 4), chance.randrange(len(shards[0]))) if chance.random() < 0.5 else None
+            by_time = deadly[0] is None
+            begun = time.monotonic()
+            victim[0] = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--no-config", "--config", self.config],
+                                         env=self.environment)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                victim[0].wait(timeout=chance.random() * usual if by_time else None)
+            victim[0].kill()
+            if victim[0].wait() == -signal.SIGKILL:
+                kills += 1
+            else:
+                self.assertEqual(victim[0].returncode, 0)
+                usual = max(0.05, min(2.0, 1.2 * (time.monotonic() - begun)))
+            self.check_names(shards)
+            if victim[0].returncode == 0:
+                whole += 1
+                self.assertEqual(len(self.named_files()), 3)
+                self.assertFalse([path for path in self.all_files() if ".part" in path])
+                shutil.rmtree(self.models)
+        deadly[0] = None
+        self.pull(REPO, "--no-config")
+        for n, data in enumerate(shards, 1):
+            self.assert_holds(self.path("tiny-Q8_0-%05d-of-00003.gguf" % n), data)
+        print("%d kills, %d whole pulls between them, %.1f s" % (kills, whole, time.monotonic() - started), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
