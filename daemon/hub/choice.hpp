@@ -18,8 +18,8 @@ namespace flyball::hub {
 struct HubName {
   std::string repo;  // "ORG/REPO"
   std::string revision = "main";
-  std::string file;   // within the repository; "": by quantization
-  std::string quant;  // "": the first of kQuants that is there
+  std::string file = {};   // within the repository; "": by quantization
+  std::string quant = {};  // "": the first of kQuants that is there
   bool operator==(const HubName&) const = default;
 };
 

@@ -18,8 +18,9 @@ inline constexpr std::size_t kMaxPageBytes = 8U << 20;
 struct RepoFile {
   std::string path;  // within the repository: safe names with slashes between them
   std::uint64_t size = 0;
-  std::string sha256;   // 64 lower-case hex digits of a large file; "" where the hub keeps it in git itself
-  std::string git_oid;  // SHA-1 of a small file's git blob, 40 hex digits; "" where `sha256` is there
+  std::string sha256 =
+      {};  // 64 lower-case hex digits of a large file; "" where the hub keeps it in git itself
+  std::string git_oid = {};  // SHA-1 of a small file's git blob, 40 hex digits; "" where `sha256` is there
 };
 
 // One page of `GET /api/models/NAME/tree/REVISION?recursive=true`, which adds to `files`. upstream_invalid:
