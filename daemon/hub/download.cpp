@@ -222,8 +222,9 @@ Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patien
       pause = patience.first_pause;
     } else if (++tries >= patience.tries) {
       Error error = taken.error().error;
-      error.message += "; tried " + std::to_string(tries) + " times: the same command goes on from byte " +
-                       std::to_string(part->size());
+      error.message += "; given up after " + std::to_string(tries) +
+                       (tries == 1 ? " attempt" : " attempts") +
+                       " without a byte more: the same command goes on from byte " + std::to_string(part->size());
       return std::unexpected(std::move(error));
     }
     fetching.says(item.file.filename().string() + ": " + taken.error().error.message + "; trying again");

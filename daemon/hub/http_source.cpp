@@ -93,6 +93,7 @@ class Exchange {
     if (auto ec = step([&](auto done) { http::async_write(stream, request, done); }); ec)
       return exchange_failure(ec, url_, idle_);
     beast::flat_buffer buffer(2 * kMaxHeaderBytes);
+    buffer.reserve(2 * kMaxHeaderBytes);  // Beast reads no more at once than there is room for
     http::response_parser<http::buffer_body> parser;
     parser.header_limit(kMaxHeaderBytes);
     parser.body_limit(boost::none);  // the caller counts
