@@ -1,11 +1,15 @@
 // `flyball models pull`: a model from a hub or an address into the folder of models and the configuration.
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <variant>
 
@@ -91,6 +95,20 @@ Result<void> check_pull_id(const Pulled& pulled, const config::Config& config, c
               config.place("models." + taken->id));
 }
 
+// A configuration that this user may not write is better known before gigabytes are fetched, too.
+Result<void> check_writable(const std::filesystem::path& config_file) {
+  if (config_file.empty()) return {};  // it is made in the user's own folder
+  std::filesystem::path folder = config_file.parent_path() / "config.d";
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder, ignored)) folder = config_file.parent_path();
+  if (folder.empty()) folder = ".";
+  if (::access(folder.c_str(), W_OK) == 0) return {};
+  return fail(ErrorCode::io_error,
+              "this user may not add the model to the configuration in " + folder.string() + " (" +
+                  std::strerror(errno) +
+                  "): run the command as its owner, or fetch the files alone with --no-config");
+}
+
 Result<std::vector<hub::Arrived>> fetch(const PullOptions& options, const hub::HttpSource& source,
                                         const hub::PullPlan& plan) {
   const auto style = options.quiet          ? PullProgress::Style::none
@@ -150,6 +168,8 @@ Result<Pulled> pull(const PullOptions& options) {
   const std::string id = options.id.empty() ? model_id_from(out.plan.name) : options.id;
   if (!options.no_config)
     if (auto free = check_pull_id(out, *config, id); !free) return pass(free);
+  if (!options.no_config && hub::users_of(*config, {out.plan.model()}).empty())
+    if (auto writable = check_writable(out.config_file); !writable) return pass(writable);
   auto files = fetch(options, source, out.plan);
   if (!files) return pass(files);
   out.files = std::move(*files);

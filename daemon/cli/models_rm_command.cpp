@@ -1,5 +1,7 @@
 // `flyball models rm`: a model out of the configuration, and its fetched files off the disk where nothing
 // else uses them.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -14,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/app_models.hpp"
+#include "config/descriptor.hpp"
 #include "config/name_list.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -148,6 +151,9 @@ Result<Removed> remove_by_path(const RmOptions& options, const ModelsFolder& fol
                 file.string() + " is neither a model, nor its first shard, nor a part of one");
   if (known->part) {
     if (std::filesystem::is_directory(file, ignored)) {
+      const Descriptor lock(::open(file.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+        return fail(ErrorCode::io_error, file.string() + " is being fetched by another process: wait for it");
       if (auto gone = remove_files(folder, {file}, out); !gone) return pass(gone);
       return out;
     }

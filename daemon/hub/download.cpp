@@ -23,9 +23,10 @@ std::unexpected<Failure> passing(const Url& url, const std::string& why) {
   return std::unexpected(Failure{Error{ErrorCode::upstream_invalid, url.shown() + " " + why, {}, {}}, true});
 }
 
-// Weak tags name what means the same, not the same bytes.
+// Weak tags name what means the same, not the same bytes. The tag goes into a header again.
 bool is_strong(const std::string& etag) {
-  return etag.size() >= 2 && etag.front() == '"' && etag.back() == '"';
+  return etag.size() >= 2 && etag.front() == '"' && etag.back() == '"' &&
+         std::ranges::all_of(etag, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
 }
 
 Result<void> check_room(const std::filesystem::path& folder, std::uint64_t needed) {
@@ -201,6 +202,18 @@ Result<std::optional<Arrived>> already_there(const Item& item, const Watcher& wa
   return out;
 }
 
+// Files in a folder that are none of the items, nor their digests: an older version had them.
+void remove_others(const std::filesystem::path& folder, std::span<const Item> items) {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> others;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (std::ranges::none_of(items, [&](const Item& item) {
+          return entry.path() == item.file || entry.path() == digest_file(item.file);
+        }))
+      others.push_back(entry.path());
+  for (const std::filesystem::path& other : others) ::unlink(other.c_str());
+}
+
 }  // namespace
 
 Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patience& patience,
@@ -222,9 +235,9 @@ Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patien
       pause = patience.first_pause;
     } else if (++tries >= patience.tries) {
       Error error = taken.error().error;
-      error.message += "; given up after " + std::to_string(tries) +
-                       (tries == 1 ? " attempt" : " attempts") +
-                       " without a byte more: the same command goes on from byte " + std::to_string(part->size());
+      error.message += "; given up after " + std::to_string(tries) + (tries == 1 ? " attempt" : " attempts") +
+                       " without a byte more: the same command goes on from byte " +
+                       std::to_string(part->size());
       return std::unexpected(std::move(error));
     }
     fetching.says(item.file.filename().string() + ": " + taken.error().error.message + "; trying again");
@@ -272,6 +285,11 @@ Result<std::vector<Arrived>> fetch_all(const HttpSource& source, std::span<const
           if (part) part->remove();
       return pass(sound);
     }
+  // An older version goes before the new one comes: its first shard beside others of the new one is no model.
+  if (items.size() > 1 && parts.front()) {
+    ::unlink(digest_file(items.front().file).c_str());
+    ::unlink(items.front().file.c_str());
+  }
   for (std::size_t i = items.size(); i-- > 0;) {
     if (!parts[i]) continue;
     there[i] = Arrived{items[i].file, parts[i]->size(), parts[i]->sha256(), false};
@@ -308,6 +326,7 @@ Result<std::vector<Arrived>> fetch_folder(const HttpSource& source, const std::f
   for (Item& item : inner) item.file = gathered / item.file.filename();
   auto out = fetch_all(source, inner, patience, watcher);
   if (!out) return out;
+  remove_others(gathered, inner);
   if (::rename(gathered.c_str(), folder.c_str()) != 0)
     return std::unexpected(system_error(folder, "given its name", errno));
   if (auto synced = sync_folder(folder.parent_path()); !synced) return pass(synced);

@@ -20,6 +20,18 @@ Error system_error(const std::filesystem::path& path, const std::string& act, in
       ErrorCode::io_error, path.string() + " cannot be " + act + ": " + std::strerror(error), {}, {}};
 }
 
+namespace {
+
+Error folder_error(const std::filesystem::path& folder, int error) {
+  Error out = system_error(folder, "made", error);
+  if (error == EACCES || error == EROFS || error == EPERM)
+    out.message +=
+        ": make it for this user (docs/models.md), or name another folder with models_dir in config.yaml";
+  return out;
+}
+
+}  // namespace
+
 Result<void> make_folders(const std::filesystem::path& folder) {
   std::filesystem::path made;
   for (const auto& part : folder) {
@@ -27,7 +39,7 @@ Result<void> make_folders(const std::filesystem::path& folder) {
     if (::mkdir(made.c_str(), 0755) == 0)
       ::chmod(made.c_str(), 0755);
     else if (std::error_code failed; errno != EEXIST && !std::filesystem::is_directory(made, failed))
-      return std::unexpected(system_error(made, "made", errno));
+      return std::unexpected(folder_error(made, errno));
   }
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed))

@@ -51,6 +51,10 @@ Result<RepoFile> read_entry(const nlohmann::json& entry) {
   if (!size || !size->is_number_unsigned())
     return std::unexpected(listing_error("has no size for " + config::quoted(file.path)));
   file.size = size->get<std::uint64_t>();
+  if (file.size > kMaxFileBytes)
+    return std::unexpected(listing_error("gives " + config::quoted(printable(file.path)) + " " +
+                                         std::to_string(file.size) + " bytes, the limit is " +
+                                         std::to_string(kMaxFileBytes)));
   const std::string oid = lower_hex(text_at(large ? *lfs : entry, "oid"));
   if (large && !is_hex(oid, 64))
     return std::unexpected(listing_error("has no SHA-256 for " + config::quoted(file.path) + " (lfs.oid)"));

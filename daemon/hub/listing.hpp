@@ -14,6 +14,8 @@ namespace flyball::hub {
 inline constexpr std::size_t kMaxRepoFiles = 20'000;
 inline constexpr std::size_t kMaxListingPages = 40;
 inline constexpr std::size_t kMaxPageBytes = 8U << 20;
+// Sums of so many such sizes are 64-bit numbers still.
+inline constexpr std::uint64_t kMaxFileBytes = 1ULL << 48;
 
 struct RepoFile {
   std::string path;  // within the repository: safe names with slashes between them

@@ -465,6 +465,16 @@ class ModelsPullTest(unittest.TestCase):
         self.pull(REPO)
         self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
 
+    def test_a_new_version_of_shards_replaces_the_old_one(self):
+        for version in (self.model, self.model.replace(b"general.name", b"general.nome")):
+            self.hub.listed.clear()
+            shards = split_gguf(version, 3)
+            for n, data in enumerate(shards, 1):
+                self.hub.add(REPO, "tiny-Q8_0-%05d-of-00003.gguf" % n, data)
+            self.pull(REPO)
+            for n, data in enumerate(shards, 1):
+                self.assert_holds(self.path("tiny-Q8_0-%05d-of-00003.gguf" % n), data)
+
     def test_a_hostile_listing_writes_nothing(self):
         for path in ("../../escape.gguf", "/etc/escape.gguf", "a/../../b.gguf", "a\0b.gguf", "a\nb.gguf", "a//b.gguf"):
             self.hub.listed[REPO] = [{"type": "file", "path": path, "size": 1, "lfs": {"oid": "0" * 64, "size": 1}}]
@@ -474,8 +484,8 @@ class ModelsPullTest(unittest.TestCase):
         self.assertEqual(self.all_files(), [])
 
     def test_a_model_larger_than_the_disk_is_refused_before_its_first_byte(self):
-        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model, size=1 << 60)
-        self.assertIn("1048576 TiB are missing", self.pull(REPO, expect=74))
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model, size=1 << 48)
+        self.assertIn("256 TiB are missing", self.pull(REPO, expect=74))
         self.assertEqual([path.split("?")[0] for path, _ in self.hub.log], ["/api/models/%s/tree/main" % REPO])
 
     def test_refusals_say_what_helps(self):

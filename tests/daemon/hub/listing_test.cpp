@@ -41,6 +41,7 @@ TEST(HubListing, WhatIsNoListingIsRefused) {
     EXPECT_NE(refusal(json), "") << json;
   EXPECT_NE(refusal("[" + large("a.gguf", "-1") + "]"), "");
   EXPECT_NE(refusal("[" + large("a.gguf", "1e3") + "]"), "");
+  EXPECT_NE(refusal("[" + large("a.gguf", "281474976710657") + "]").find("the limit is"), std::string::npos);
   EXPECT_NE(refusal("[" + large("a.gguf", "7", "abc") + "]"), "");
   EXPECT_NE(refusal("[" + large("a.gguf") + "," + large("a.gguf") + "]"), "");
   EXPECT_NE(refusal(std::string(200, '[') + std::string(200, ']')), "");
