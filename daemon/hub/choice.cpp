@@ -74,6 +74,7 @@ std::vector<Candidate> candidates_of(std::span<const RepoFile> files) {
     const std::string name = upper(base_name(file.path));
     // The projector of a model that reads pictures, and the counts that a quantization was made by.
     if (name.find("MMPROJ") != std::string::npos || name.find("IMATRIX") != std::string::npos) continue;
+    if (base_name(stem_of(file.path)).empty()) continue;  // ".gguf" alone names no model
     const auto shard = model::shard_name(file.path);
     const std::uint32_t count = shard ? shard->count : 1;
     Candidate& candidate = found[{stem_of(file.path), count}];
