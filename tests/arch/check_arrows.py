@@ -39,6 +39,9 @@ GENERATED = {"embedded"}
 PURE = {
     "policy": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
     "daemon/predict": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
+    "daemon/hub/url": r'#include\s*<(boost/|fstream|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
+    "daemon/hub/listing": r'#include\s*<(boost/|fstream|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
+    "daemon/hub/choice": r'#include\s*<(boost/|fstream|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
     "kernels": r'#include\s*<(boost/|fstream|filesystem|thread|mutex|sys/(?!auxv)|unistd|iostream|spdlog/)|\bmalloc\(|\bnew\s+\w',
     "backends/grammar": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd)|std::chrono::\w*_clock::now|std::this_thread',
     "backends/constrain": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|mutex|sys/|unistd)|std::chrono::\w*_clock::now|std::this_thread',
