@@ -42,6 +42,7 @@ struct Pulled {
   hub::PullPlan plan;
   std::vector<hub::Arrived> files;
   std::string id;                     // "": not in the configuration
+  bool is_default = false;            // requests that name no model go to it from here on
   std::filesystem::path written;      // its file there; "": it was there before
   std::filesystem::path config_file;  // "": there is none
   std::string trouble;                // why this build does not run it
@@ -140,6 +141,7 @@ Result<void> add_to_config(const PullOptions& options, Pulled& pulled, const con
   if (!written) return pass(written);
   pulled.id = id;
   pulled.written = written->files.front();
+  pulled.is_default = !written->default_model.empty();
   pulled.config_file = written->config_file;
   return {};
 }
@@ -183,7 +185,10 @@ Result<Pulled> pull(const PullOptions& options) {
     error.message += "; the model is at " + out.plan.model().string();
     return std::unexpected(std::move(error));
   }
-  if (!out.written.empty()) out.reload = reload_command(*config, out.config_file);
+  // The daemon opens a file that was replaced when it reads its configuration again, too.
+  if (options.reload || !out.written.empty() ||
+      (!out.id.empty() && !std::ranges::all_of(out.files, &hub::Arrived::was_here)))
+    out.reload = reload_command(*config, out.config_file);
   return out;
 }
 
@@ -211,7 +216,8 @@ std::string pulled_text(const Pulled& pulled) {
   if (!pulled.trouble.empty())
     out += "This build does not run it, so the configuration is as it was: " + pulled.trouble + "\n";
   if (!pulled.written.empty())
-    out += "wrote    " + pulled.written.string() + ": the model is called " + pulled.id + "\n";
+    out += "wrote    " + pulled.written.string() + ": the model is called " + pulled.id +
+           (pulled.is_default ? ", and answers requests that name no model" : "") + "\n";
   else if (!pulled.id.empty())
     out += "The configuration has it already: it is called " + pulled.id + "\n";
   if (pulled.trouble.empty())

@@ -517,6 +517,24 @@ class ModelsPullTest(unittest.TestCase):
         self.assertIn(sha256(self.model), self.pull(url + "?download=true"))
         self.assert_holds(os.path.join(self.models, "127.0.0.1_%d" % self.hub.port, "m.gguf"), self.model)
 
+    def test_without_a_configuration_one_is_made(self):
+        if os.path.exists("/etc/flyball/config.yaml"):
+            self.skipTest("this machine has a configuration in /etc/flyball")
+        self.hub.files["/files/m.gguf"] = self.model
+        home = os.path.join(self.dir, "home")
+        environment = dict(self.environment, HOME=home)
+        for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+            environment.pop(name, None)
+        ended = flyball("models", "pull", self.hub.url + "/files/m.gguf", env=environment)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        file = os.path.join(home, ".local/share/flyball/models/127.0.0.1_%d/m.gguf" % self.hub.port)
+        self.assert_holds(file, self.model)
+        self.assertIn("answers requests that name no model", ended.stdout)
+        self.assertTrue(os.path.exists(os.path.join(home, ".config/flyball/config.yaml")))
+        self.assertEqual(flyball("check", os.path.join(home, ".config/flyball/config.yaml"), env=environment).returncode, 0)
+        self.assertEqual(flyball("models", "rm", "m", env=environment).returncode, 0)
+        self.assertFalse(os.path.exists(file))
+
     def test_an_address_of_one_shard_brings_all_of_them(self):
         shards = split_gguf(self.model, 3)
         for n, data in enumerate(shards, 1):
