@@ -1,6 +1,5 @@
 #include "daemon/hub/http_source.hpp"
 
-#include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -18,6 +17,7 @@
 
 #include <array>
 #include <charconv>
+#include <optional>
 #include <vector>
 
 #include "config/name_list.hpp"
@@ -230,14 +230,19 @@ Attempt<void> HttpSource::get(const Request& request, const OnHead& on_head, con
       return failed(ErrorCode::upstream_refused,
                     "the host name " + config::quoted(url.host) + " has no address (" + ec.message() + ")",
                     ec == asio::error::host_not_found_try_again);
-    Tcp tcp(io.get_executor());
-    tcp.expires_after(limits_.connect);
-    tcp.async_connect(endpoints, [&](error_code e, const asio::ip::tcp::endpoint&) { ec = e; });
-    io.run();
+    std::optional<Tcp> tcp;
+    for (const auto& endpoint : endpoints) {  // each has its own time: a network may swallow IPv6
+      tcp.emplace(io.get_executor());
+      tcp->expires_after(limits_.connect);
+      io.restart();
+      tcp->async_connect(endpoint.endpoint(), [&](error_code e) { ec = e; });
+      io.run();
+      if (!ec) break;
+    }
     if (ec)
       return failed(ec == beast::error::timeout ? ErrorCode::upstream_timeout : ErrorCode::upstream_refused,
                     "no connection to " + url.origin() + " (" + ec.message() + ")", true);
-    Exchange exchange(io, tcp, url, limits_.idle);
+    Exchange exchange(io, *tcp, url, limits_.idle);
     Attempt<Redirect> end;
     if (url.tls) {
       asio::ssl::context context(asio::ssl::context::tls_client);
@@ -246,12 +251,12 @@ Attempt<void> HttpSource::get(const Request& request, const OnHead& on_head, con
       if (ec)
         return failed(ErrorCode::io_error, "the system's certificates cannot be read: " + ec.message(),
                       false);
-      Tls tls(tcp, context);
+      Tls tls(*tcp, context);
       if (auto hands = shake_hands(exchange, tls, url); !hands)
         return std::unexpected(std::move(hands.error()));
       end = exchange.run(tls, message, on_head, on_bytes);
     } else {
-      end = exchange.run(tcp, message, on_head, on_bytes);
+      end = exchange.run(*tcp, message, on_head, on_bytes);
     }
     if (!end) return std::unexpected(std::move(end.error()));
     if (end->location.empty()) return {};

@@ -42,9 +42,10 @@ struct Head {
 
 class HttpSource {
  public:
-  // A silent server is left after `idle`; both times are for one step, not for all of an answer.
+  // connect: for each address of a host. idle: a silent server is left after it; for one step, not for all of
+  // an answer.
   struct Limits {
-    std::chrono::seconds connect{30}, idle{60};
+    std::chrono::seconds connect{10}, idle{60};
   };
   struct Request {
     Url url;

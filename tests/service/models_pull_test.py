@@ -390,6 +390,13 @@ class ModelsPullTest(unittest.TestCase):
         self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
         self.assertEqual(asked[1], "bytes=1000-")
 
+    def test_every_address_of_a_host_is_tried(self):
+        """Where localhost is ::1 first, nobody listens there."""
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.write_config(hub=type("ByName", (), {"url": "http://localhost:%d" % self.hub.port}))
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
     def test_a_busy_server_is_asked_again(self):
         self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
         path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
