@@ -204,14 +204,10 @@ Result<std::optional<Arrived>> already_there(const Item& item, const Watcher& wa
 
 // Files in a folder that are none of the items, nor their digests: an older version had them.
 void remove_others(const std::filesystem::path& folder, std::span<const Item> items) {
-  std::error_code ignored;
-  std::vector<std::filesystem::path> others;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (std::ranges::none_of(items, [&](const Item& item) {
-          return entry.path() == item.file || entry.path() == digest_file(item.file);
-        }))
-      others.push_back(entry.path());
-  for (const std::filesystem::path& other : others) ::unlink(other.c_str());
+  for (const std::filesystem::path& entry : entries_of(folder))
+    if (std::ranges::none_of(
+            items, [&](const Item& item) { return entry == item.file || entry == digest_file(item.file); }))
+      ::unlink(entry.c_str());
 }
 
 }  // namespace

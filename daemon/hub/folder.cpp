@@ -80,6 +80,16 @@ Result<std::uint64_t> free_bytes(std::filesystem::path path) {
   return static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
 }
 
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> out;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end;
+       at.increment(failed))
+    out.push_back(at->path());
+  std::ranges::sort(out);
+  return out;
+}
+
 std::filesystem::path digest_file(const std::filesystem::path& file) {
   return file.string() + ".sha256";
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/error.hpp"
 
@@ -20,6 +21,9 @@ Result<void> write_whole(const std::filesystem::path& file, std::string_view tex
 Result<void> sync_folder(const std::filesystem::path& folder);
 // Of the disk that the path lies on, or will lie on.
 Result<std::uint64_t> free_bytes(std::filesystem::path path);
+
+// What lies in a folder, in name order; nothing where it cannot be read.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
 
 // FILE.sha256, which `sha256sum -c` reads.
 std::filesystem::path digest_file(const std::filesystem::path& file);

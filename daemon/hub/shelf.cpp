@@ -35,19 +35,14 @@ std::uint64_t size_of(const fs::path& file) {
 }
 
 bool is_mlx(const fs::path& folder) {
-  std::error_code ignored;
-  if (!is_regular(folder / "config.json")) return false;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".safetensors") return true;
-  return false;
+  return is_regular(folder / "config.json") &&
+         std::ranges::any_of(entries_of(folder),
+                             [](const fs::path& entry) { return entry.extension() == ".safetensors"; });
 }
 
 std::vector<fs::path> regular_files(const fs::path& folder) {
-  std::vector<fs::path> out;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (is_regular(entry.path())) out.push_back(entry.path());
-  std::ranges::sort(out);
+  std::vector<fs::path> out = entries_of(folder);
+  std::erase_if(out, [](const fs::path& entry) { return !is_regular(entry); });
   return out;
 }
 
