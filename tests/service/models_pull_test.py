@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`flyball models pull`, `list`, `rm` and `verify` against a hub of the test's own, which breaks off, lies and redirects.
+"""`flyball models pull`, `list`, `rm` and `verify` against a hub of the test's own, which breaks off and lies.
 One test: models_pull_test.py [-v] ModelsPullTest.test_name"""
 
 import contextlib
@@ -36,7 +36,7 @@ def git_oid(data):
 
 
 class Hub:
-    """Serves `files` and the listings made of them; `hooks` answer a path in their own way. `log` has (path, headers)."""
+    """Serves `files` and the listings made of them; `hooks` answer a path their own way. `log` has (path, headers)."""
 
     def __init__(self, tls=None):
         self.files, self.pages, self.hooks, self.log, self.listed = {}, {}, {}, [], {}
@@ -189,7 +189,8 @@ class ModelsPullTest(unittest.TestCase):
     def setUpClass(cls):
         cls.shared = tempfile.TemporaryDirectory(prefix="flyball-pull-")
         path = os.path.join(cls.shared.name, "made.gguf")
-        subprocess.run([FLYBALL, "make-model", "--out", path, "--shape", "tiny", "--type", "Q8_0", "--quiet"], check=True)
+        subprocess.run([FLYBALL, "make-model", "--out", path, "--shape", "tiny", "--type", "Q8_0", "--quiet"],
+                       check=True)
         with open(path, "rb") as f:
             cls.model = f.read()
 
@@ -215,7 +216,7 @@ class ModelsPullTest(unittest.TestCase):
         with open(self.config, "w") as out:
             out.write("schema: flyball.config/v1\nlisteners:\n  local:\n    tcp: 127.0.0.1:8080\n"
                       "loopback_without_key: true\ndefault_app: example\nmodels_dir: models\n"
-                      "hub: {url: '%s'%s}\n%s" % ((hub or self.hub).url, ", token: {file: token}" if token else "", more))
+                      "hub: {url: '%s'%s}\n%s" % ((hub or self.hub).url, ", token: {file: token}" * token, more))
 
     def run_models(self, *args, expect=0, **env):
         ended = flyball("models", *args, "--config", self.config, env=dict(self.environment, **env))
@@ -264,8 +265,8 @@ class ModelsPullTest(unittest.TestCase):
 
         rows = {row["id"]: row for row in json.loads(self.run_models("list", "--json"))["models"]}
         self.assertEqual(rows["demo"]["origin"], "built in")
-        self.assertEqual(rows["tiny-Q8_0"], {"id": "tiny-Q8_0", "file": file, "bytes": len(self.model), "origin": "pulled",
-                                             "state": "ok", "references": 1})
+        self.assertEqual(rows["tiny-Q8_0"], {"id": "tiny-Q8_0", "file": file, "bytes": len(self.model),
+                                             "origin": "pulled", "state": "ok", "references": 1})
         before = len(self.hub.log)
         self.assertIn("The configuration has it already", self.pull(REPO))
         self.assertEqual([path.split("?")[0] for path, _ in self.hub.log[before:]], ["/api/models/%s/tree/main" % REPO])
@@ -301,7 +302,8 @@ class ModelsPullTest(unittest.TestCase):
 
         def page(request):
             n = int(request.path.split("cursor=")[1]) if "cursor=" in request.path else 0
-            fields = {"Link": '<%s%s?recursive=true&cursor=%d>; rel="next"' % (self.hub.url, path, n + 1)} if n < 2 else {}
+            link = '<%s%s?recursive=true&cursor=%d>; rel="next"' % (self.hub.url, path, n + 1)
+            fields = {"Link": link} if n < 2 else {}
             self.hub.send(request, 200, json.dumps([entries[n]]).encode(), **fields)
         self.hub.hooks[path] = page
         result = json.loads(self.pull(REPO, "--json", "--quiet"))
@@ -314,7 +316,8 @@ class ModelsPullTest(unittest.TestCase):
 
     def test_a_directory_of_mlx_gets_its_name_when_all_of_it_is_there(self):
         repo = "org/tiny-mlx"
-        files = {"config.json": b'{"model_type": "no such"}', "tokenizer.json": b"{}", "model.safetensors": os.urandom(100000)}
+        files = {"config.json": b'{"model_type": "no such"}', "tokenizer.json": b"{}",
+                 "model.safetensors": os.urandom(100000)}
         for name, data in files.items():
             self.hub.add(repo, name, data, lfs=name.endswith("safetensors"))
         self.hub.add(repo, "README.md", b"# read me", lfs=False)
@@ -538,7 +541,8 @@ class ModelsPullTest(unittest.TestCase):
         self.assert_holds(file, self.model)
         self.assertIn("answers requests that name no model", ended.stdout)
         self.assertTrue(os.path.exists(os.path.join(home, ".config/flyball/config.yaml")))
-        self.assertEqual(flyball("check", os.path.join(home, ".config/flyball/config.yaml"), env=environment).returncode, 0)
+        made = os.path.join(home, ".config/flyball/config.yaml")
+        self.assertEqual(flyball("check", made, env=environment).returncode, 0)
         self.assertEqual(flyball("models", "rm", "m", env=environment).returncode, 0)
         self.assertFalse(os.path.exists(file))
 
@@ -619,15 +623,16 @@ class ModelsPullTest(unittest.TestCase):
 
         def openssl(*words):
             subprocess.run(["openssl", *words], cwd=here, check=True, capture_output=True)
-        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test",
-                "-days", "2")
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj",
+                "/CN=test", "-days", "2")
 
         def certified(name, alternative):
-            openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", name + ".key", "-out", name + ".csr", "-subj", "/CN=x")
+            openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", name + ".key", "-out", name + ".csr",
+                    "-subj", "/CN=x")
             with open(os.path.join(here, name + ".ext"), "w") as out:
                 out.write("subjectAltName=" + alternative + "\n")
-            openssl("x509", "-req", "-in", name + ".csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days",
-                    "2", "-extfile", name + ".ext", "-out", name + ".pem")
+            openssl("x509", "-req", "-in", name + ".csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                    "-days", "2", "-extfile", name + ".ext", "-out", name + ".pem")
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(os.path.join(here, name + ".pem"), os.path.join(here, name + ".key"))
             hub = Hub(context)
@@ -647,7 +652,8 @@ class ModelsPullTest(unittest.TestCase):
         self.assertIn("not encrypted", self.pull(REPO, expect=69, **trusted))
         self.assertEqual(self.hub.log, [])
         chance = random.Random(3)
-        hub.hooks[path] = lambda request: hub.send_file(request, self.model, cut=chance.randrange(1, len(self.model) // 2))
+        hub.hooks[path] = lambda request: hub.send_file(request, self.model,
+                                                        cut=chance.randrange(1, len(self.model) // 2))
         self.pull(REPO, **trusted)
         self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
 
@@ -699,7 +705,8 @@ class ModelsPullTest(unittest.TestCase):
                 begun.set()
                 go_on.wait()
         self.hub.hooks[path] = lambda request: self.hub.send_file(request, self.model, before_piece=wait)
-        first = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--config", self.config], env=self.environment)
+        first = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--config", self.config],
+                                 env=self.environment)
         begun.wait()
         self.assertIn("another process", self.pull(REPO, expect=74))
         part = self.path("tiny-Q8_0.gguf.part")
@@ -717,7 +724,8 @@ class ModelsPullTest(unittest.TestCase):
             self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
             while "tiny-Q8_0" not in str(daemon.request("GET", "/v1/models")):
                 time.sleep(0.02)
-            self.assertIn("kill -HUP", flyball("models", "rm", "tiny-Q8_0", "--config", daemon.config, env=environment).stdout)
+            removed = flyball("models", "rm", "tiny-Q8_0", "--config", daemon.config, env=environment)
+            self.assertIn("kill -HUP", removed.stdout)
 
     # ---- killed at any moment ----------------------------------------------------------------------------------------
 
@@ -761,8 +769,8 @@ class ModelsPullTest(unittest.TestCase):
             deadly[0] = (chance.randrange(1, 4), chance.randrange(len(shards[0]))) if chance.random() < 0.5 else None
             by_time = deadly[0] is None
             begun = time.monotonic()
-            victim[0] = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--no-config", "--config", self.config],
-                                         env=self.environment)
+            victim[0] = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--no-config", "--config",
+                                          self.config], env=self.environment)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 victim[0].wait(timeout=chance.random() * usual if by_time else None)
             victim[0].kill()
@@ -781,7 +789,8 @@ class ModelsPullTest(unittest.TestCase):
         self.pull(REPO, "--no-config")
         for n, data in enumerate(shards, 1):
             self.assert_holds(self.path("tiny-Q8_0-%05d-of-00003.gguf" % n), data)
-        print("%d kills, %d whole pulls between them, %.1f s" % (kills, whole, time.monotonic() - started), file=sys.stderr)
+        print("%d kills, %d whole pulls between them, %.1f s" % (kills, whole, time.monotonic() - started),
+              file=sys.stderr)
 
 
 if __name__ == "__main__":
