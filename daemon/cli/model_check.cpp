@@ -1,12 +1,16 @@
 #include "daemon/cli/model_check.hpp"
 
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
 
+#include "config/units.hpp"
 #include "daemon/cli/running_daemon.hpp"
 #include "daemon/hub/folder.hpp"
+#include "daemon/hub/part.hpp"
 #include "daemon/hub/url.hpp"
 #include "daemon/probe/children.hpp"
 
@@ -32,19 +36,29 @@ Result<void> check_model_file(const std::filesystem::path& model) {
       probe::ask_children("/proc/self/exe", {{"inspect", "--json", "--", model.string()}}, kCheckTime);
   const probe::ChildAnswer& answer = answers.front();
   if (answer.ended_well()) return {};
+  using End = probe::ChildAnswer::End;
+  if (answer.end == End::no_start)
+    return fail(ErrorCode::model_unavailable,
+                "the process that reads the model's file cannot be started: " + answer.trouble);
+  if (answer.end == End::timed_out)
+    return fail(ErrorCode::worker_died, "the process that reads the model's file did not end within " +
+                                            config::format_duration(kCheckTime));
   constexpr std::size_t kMostText = 500;  // bytes of another process's words
   const auto said = nlohmann::json::parse(answer.text, nullptr, false);
   const nlohmann::json& error = member(said, "error");
   const nlohmann::json &code = member(error, "code"), &message = member(error, "message");
   if (!code.is_string() || !message.is_string())
-    return fail(ErrorCode::model_unavailable, "the process that reads the model's file failed");
+    return fail(ErrorCode::worker_died, "the process that reads the model's file died" +
+                                            (WIFSIGNALED(answer.status)
+                                                 ? " of signal " + std::to_string(WTERMSIG(answer.status))
+                                                 : std::string()));
   return fail(error_code_from(code.get<std::string>()),
               hub::printable(message.get<std::string>()).substr(0, kMostText));
 }
 
 Result<void> check_model_parts(std::span<const std::filesystem::path> files,
                                std::span<const std::filesystem::path> names) {
-  const LinkFolder links{names.front().string() + ".check.part"};
+  const LinkFolder links{hub::check_folder(names.front())};
   std::error_code failed;
   std::filesystem::remove_all(links.path, failed);  // of a process that was killed
   if (auto made = hub::make_folders(links.path); !made) return made;

@@ -17,6 +17,7 @@
 
 #include "config/app_models.hpp"
 #include "config/name_list.hpp"
+#include "config/table.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/model_check.hpp"
@@ -86,8 +87,14 @@ Result<hub::PullPlan> plan_pull(const PullOptions& options, const hub::HttpSourc
   return plan;
 }
 
-// Another model of this name is a mistake that is better known before gigabytes are fetched.
+// A name that no model may have, or that another one has, is better known before gigabytes are fetched.
 Result<void> check_pull_id(const Pulled& pulled, const config::Config& config, const std::string& id) {
+  config::Findings findings;
+  config::Node node;
+  node.kind = config::Node::Kind::scalar;
+  node.text = id;
+  config::check_shape(node, config::id(), "--id", findings);
+  if (!findings.empty()) return fail(ErrorCode::unsupported_value, findings.front().message, "--id");
   const auto taken = std::ranges::find_if(
       config.models, [&](const config::ModelEntry& model) { return config::is_called(model, id); });
   if (taken == config.models.end() || taken->path == pulled.plan.model()) return {};
@@ -119,11 +126,15 @@ Result<std::vector<hub::Arrived>> fetch(const PullOptions& options, const hub::H
   const hub::Patience patience{.tries = options.retries};
   const hub::Watcher watcher = progress.watcher();
   if (!plan.folder.empty()) return hub::fetch_folder(source, plan.folder, plan.items, patience, watcher);
-  std::vector<std::filesystem::path> names;
-  for (const hub::Item& item : plan.items) names.push_back(item.file);
   hub::Inspect inspect;
+  // A model that this build does not run is a model still: it stays, as one of the hub does.
   if (plan.of_unknown_bytes)
-    inspect = [&](std::span<const std::filesystem::path> files) { return check_model_parts(files, names); };
+    inspect = [&](std::span<const std::filesystem::path> files) -> Result<void> {
+      auto sound = check_model_parts(files, plan.files());
+      if (!sound && (sound.error().code == ErrorCode::model_invalid || sound.error().code == ErrorCode::io_error))
+        return sound;
+      return {};
+    };
   return hub::fetch_all(source, plan.items, patience, watcher, inspect);
 }
 
@@ -170,6 +181,7 @@ Result<Pulled> pull(const PullOptions& options) {
   const std::string id = options.id.empty() ? model_id_from(out.plan.name) : options.id;
   if (!options.no_config)
     if (auto free = check_pull_id(out, *config, id); !free) return pass(free);
+  if (auto pinned = hub::heed_pins(out.plan, *config); !pinned) return pass(pinned);
   if (!options.no_config && hub::users_of(*config, {out.plan.model()}).empty())
     if (auto writable = check_writable(out.config_file); !writable) return pass(writable);
   auto files = fetch(options, source, out.plan);
@@ -186,8 +198,8 @@ Result<Pulled> pull(const PullOptions& options) {
     return std::unexpected(std::move(error));
   }
   // The daemon opens a file that was replaced when it reads its configuration again, too.
-  if (options.reload || !out.written.empty() ||
-      (!out.id.empty() && !std::ranges::all_of(out.files, &hub::Arrived::was_here)))
+  const bool came = std::ranges::any_of(out.files, [](const hub::Arrived& file) { return !file.was_here; });
+  if (options.reload || !out.written.empty() || (came && !out.id.empty()))
     out.reload = reload_command(*config, out.config_file);
   return out;
 }
@@ -204,22 +216,25 @@ std::string pulled_json(const Pulled& pulled) {
     out["files"].push_back({{"path", file.file.string()},
                             {"bytes", file.size},
                             {"sha256", file.sha256},
-                            {"was_here", file.was_here}});
+                            {"was_here", file.was_here},
+                            {"compared", file.compared}});
   return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string pulled_text(const Pulled& pulled) {
+std::string pulled_text(const Pulled& pulled, const std::string& asked_id) {
   std::string out;
   for (const hub::Arrived& file : pulled.files)
     out += (file.was_here ? "was here " : "fetched  ") + file.file.string() + "  " +
-           config::size_text(file.size) + "  sha256 " + file.sha256 + "\n";
+           config::size_text(file.size) + "  sha256 " + file.sha256 +
+           (file.compared.empty() ? "" : " (" + file.compared + ")") + "\n";
   if (!pulled.trouble.empty())
     out += "This build does not run it, so the configuration is as it was: " + pulled.trouble + "\n";
   if (!pulled.written.empty())
     out += "wrote    " + pulled.written.string() + ": the model is called " + pulled.id +
            (pulled.is_default ? ", and answers requests that name no model" : "") + "\n";
   else if (!pulled.id.empty())
-    out += "The configuration has it already: it is called " + pulled.id + "\n";
+    out += "The configuration has it already: it is called " + pulled.id +
+           (asked_id.empty() || asked_id == pulled.id ? "" : ", and --id does not change that") + "\n";
   if (pulled.trouble.empty())
     out += "\nAsk it:\n  flyball run --model " + shell_word(pulled.plan.model().string()) +
            " 'What is prefill?'\n";
@@ -249,11 +264,10 @@ int reload_daemon(const PullOptions& options, const Pulled& pulled) {
 }
 
 int run_pull(PullOptions options) {
-  std::ranges::transform(options.sha256, options.sha256.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  options.sha256 = hub::lower(options.sha256);
   const auto pulled = pull(options);
   if (!pulled) return report(pulled.error());
-  const std::string out = options.json ? pulled_json(*pulled) : options.quiet ? "" : pulled_text(*pulled);
+  const std::string out = options.json ? pulled_json(*pulled) : options.quiet ? "" : pulled_text(*pulled, options.id);
   if (std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return kIo;
   return pulled->trouble.empty() ? reload_daemon(options, *pulled) : kFailed;
 }

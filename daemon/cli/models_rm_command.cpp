@@ -18,6 +18,7 @@
 #include "config/app_models.hpp"
 #include "config/descriptor.hpp"
 #include "config/name_list.hpp"
+#include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/model_entry.hpp"
@@ -25,6 +26,7 @@
 #include "daemon/cli/terminal.hpp"
 #include "daemon/hub/folder.hpp"
 #include "daemon/hub/part.hpp"
+#include "daemon/hub/url.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -52,16 +54,32 @@ std::filesystem::path file_of_place(std::string_view place) {
   return place;
 }
 
+// Whether `flyball models` wrote this file, and it holds this model alone still.
+bool is_our_entry(const std::filesystem::path& file, const std::string& id) {
+  const auto text = config::read_text_file(file);
+  const auto root = text ? config::parse_yaml(*text, file.string()) : Result<config::Node>(pass(text));
+  if (!root || ("\n" + *text).find("\n# Written by `flyball models`") == std::string::npos) return false;
+  const config::Node* const models = root->find("models");
+  return models && models->entries.size() == 1 && models->entries.front().key == id &&
+         std::ranges::all_of(root->entries, [](const config::Entry& entry) {
+           return entry.key == "schema" || entry.key == "models" || entry.key == "default_model";
+         });
+}
+
 // The file that `flyball models` wrote for this model; config_invalid, with the place, where a person did.
 Result<std::filesystem::path> written_entry(const ModelsFolder& folder, const std::string& id) {
   const std::string place = folder.config.place("models." + id);
   const std::filesystem::path file = file_of_place(place);
   std::error_code ignored;
   if (!folder.config_file.empty() && file.filename().string().starts_with("model-") &&
-      std::filesystem::equivalent(file.parent_path(), folder.config_file.parent_path() / "config.d", ignored))
+      std::filesystem::equivalent(file.parent_path(), folder.config_file.parent_path() / "config.d",
+                                  ignored) &&
+      is_our_entry(file, id))
     return file;
   return fail(ErrorCode::config_invalid,
-              "a person wrote the model " + id + ": remove it there, and then its file by its path", {},
+              "a person wrote the model " + id + ", or more beside it: remove it there, and then its file by "
+                                                 "its path",
+              {},
               place.empty() ? "the shipped config.yaml" : place);
 }
 
@@ -90,7 +108,7 @@ Result<void> drop_entry(const std::filesystem::path& config_file, const std::fil
 std::vector<std::filesystem::path> with_companions(const std::vector<std::filesystem::path>& files) {
   std::vector<std::filesystem::path> out;
   for (const std::filesystem::path& file : files) {
-    out.push_back(hub::digest_file(file));
+    for (std::filesystem::path& one : hub::companions_of(file)) out.push_back(std::move(one));
     out.push_back(file);
   }
   return out;
@@ -129,11 +147,22 @@ Result<void> remove_model_files(const ModelsFolder& folder, const std::filesyste
     removed.kept = "it does not lie in " + folder.models_dir.string();
     return {};
   }
+  if (const auto link = std::ranges::find_if(used, [&](const std::filesystem::path& file) {
+        return std::filesystem::is_symlink(file, ignored);
+      });
+      link != used.end()) {
+    removed.kept = link->string() + " is a symbolic link, which a person made";
+    return {};
+  }
   return remove_files(folder, directory ? std::vector{model} : with_companions(files), removed);
 }
 
 Result<Removed> remove_by_path(const RmOptions& options, const ModelsFolder& folder) {
   Removed out;
+  if (options.keep_file)
+    return fail(ErrorCode::unsupported_value,
+                "--keep-file leaves the file of a model that is removed by its id, and " +
+                    config::quoted(hub::printable(options.name)) + " is a file: leave out one of both");
   const std::filesystem::path file = std::filesystem::absolute(options.name);
   if (hub::below(folder.models_dir, file).empty())
     return fail(ErrorCode::unsupported_value, "there is no model " + config::quoted(options.name) +
@@ -143,26 +172,15 @@ Result<Removed> remove_by_path(const RmOptions& options, const ModelsFolder& fol
   if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored)))
     return fail(ErrorCode::unsupported_value,
                 file.string() + " is absent (flyball models list shows what is there)");
+  if (std::filesystem::is_symlink(file, ignored))
+    return fail(ErrorCode::unsupported_value,
+                file.string() + " is a symbolic link, which no pull makes: remove it with rm");
   const auto known = std::ranges::find(
       folder.stored, std::filesystem::weakly_canonical(file, ignored),
       [&](const hub::Stored& one) { return std::filesystem::weakly_canonical(one.file, ignored); });
   if (known == folder.stored.end())
     return fail(ErrorCode::unsupported_value,
                 file.string() + " is neither a model, nor its first shard, nor a part of one");
-  if (known->part) {
-    if (std::filesystem::is_directory(file, ignored)) {
-      const Descriptor lock(::open(file.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-      if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
-        return fail(ErrorCode::io_error, file.string() + " is being fetched by another process: wait for it");
-      if (auto gone = remove_files(folder, {file}, out); !gone) return pass(gone);
-      return out;
-    }
-    const auto part = hub::Part::open(file.parent_path() / file.stem());  // nobody fetches it now
-    if (!part) return pass(part);
-    if (auto gone = remove_files(folder, {hub::origin_file(part->file()), file}, out); !gone)
-      return pass(gone);
-    return out;
-  }
   auto files = known->files;
   files.push_back(known->file);
   if (const auto users = hub::users_of(folder.config, files); !users.empty())
@@ -170,6 +188,22 @@ Result<Removed> remove_by_path(const RmOptions& options, const ModelsFolder& fol
         ErrorCode::config_invalid,
         "the model " + users.front() + " uses " + file.string() + ": flyball models rm " + users.front(), {},
         folder.config.place("models." + users.front()));
+  if (known->part) {
+    if (std::filesystem::is_directory(file, ignored)) {
+      const Descriptor lock(::open(file.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+        return fail(ErrorCode::io_error, file.string() + " is being fetched by another process: wait for it");
+      const std::filesystem::path marker = hub::origin_file(file.parent_path() / file.stem());
+      if (auto gone = remove_files(folder, {file, marker}, out); !gone) return pass(gone);
+      return out;
+    }
+    const auto part = hub::Part::open(file.parent_path() / file.stem());  // nobody fetches it now
+    if (!part) return pass(part);
+    part->remove_leftovers();
+    if (auto gone = remove_files(folder, {hub::origin_file(part->file()), file}, out); !gone)
+      return pass(gone);
+    return out;
+  }
   if (auto gone = remove_model_files(folder, known->file, "", out); !gone) return pass(gone);
   return out;
 }

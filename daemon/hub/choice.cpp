@@ -234,6 +234,7 @@ Result<HubName> read_path(std::string_view path, std::string_view words) {
   if (first == std::string_view::npos) return refuse();
   const std::size_t second = std::min(path.find('/', first + 1), path.size());
   out.repo = path.substr(0, second);
+  if (out.repo.ends_with(".part")) return refuse();  // the name of a folder that is being gathered
   std::string_view rest = path.substr(std::min(second + 1, path.size()));
   for (const std::string_view page : kPages) {
     if (!rest.starts_with(page)) continue;

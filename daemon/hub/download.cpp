@@ -58,7 +58,6 @@ class Fetching {
                       kept->expected.git_oid == wanted.git_oid &&
                       (!wanted.size || kept->expected.size == wanted.size) && kept->expected.size &&
                       part_.size() <= *kept->expected.size;
-    // Without a digest an ETag alone tells whether the server still has the same file.
     if (same && (wanted.has_digest() || is_strong(kept->etag)))
       origin_ = *kept;
     else if (part_.size() > 0)
@@ -74,7 +73,12 @@ class Fetching {
 
   Attempt<void> attempt() {
     HttpSource::Request request{item_.url};
-    const std::uint64_t from = part_.size();
+    std::uint64_t from = part_.size();
+    // Without a digest an ETag alone tells whether the server still has the same file.
+    if (from > 0 && !item_.expected.has_digest() && !is_strong(origin_.etag)) {
+      if (auto emptied = part_.start_anew(); !emptied) return final_failure(std::move(emptied.error()));
+      from = 0;
+    }
     if (from > 0) {
       request.from = from;
       if (is_strong(origin_.etag)) request.if_range = origin_.etag;
@@ -120,6 +124,8 @@ class Fetching {
       if (!whole && head.length) whole = from + *head.length;
       if (is_strong(head.etag) && is_strong(origin_.etag) && head.etag != origin_.etag)
         return anew(head, "has another file now");
+      if (!is_strong(head.etag) && !item_.expected.has_digest())
+        return anew(head, "does not say of which version of the file it sends a part");
     }
     if (item_.expected.size && whole && *whole != *item_.expected.size)
       return final_failure({ErrorCode::upstream_invalid,
@@ -150,7 +156,7 @@ class Fetching {
     } else {
       origin_.expected.size = total();
     }
-    if (auto written = part_.write_origin(origin_); !written)
+    if (auto written = write_origin(item_.file, origin_); !written)
       return final_failure(std::move(written.error()));
     return true;
   }
@@ -174,9 +180,32 @@ class Fetching {
   PartOrigin origin_;
 };
 
-// A file that has its name already: as expected, or of any digest where none is expected. nullopt: it is
-// absent or another one.
-Result<std::optional<Arrived>> already_there(const Item& item, const Watcher& watcher) {
+// nullopt: the server has another file than the one that lies here without a digest to compare with. Else
+// the words for what was compared.
+std::optional<std::string> compared_with_server(const HttpSource& source, const Item& item,
+                                                std::uint64_t size) {
+  std::optional<std::uint64_t> total;
+  std::string etag;
+  const auto asked =
+      source.get({.url = item.url, .from = 0, .last = 0}, [&](const Head& head) -> Attempt<bool> {
+        if (head.status != 200 && head.status != 206) return std::unexpected(status_failure(source, head));
+        total = head.status == 200 ? head.length : head.range ? head.range->total : std::nullopt;
+        etag = head.etag;
+        return false;
+      }, {});
+  if (!asked) return "not compared with the server's file: " + asked.error().error.message;
+  if (total && *total != size) return std::nullopt;
+  const auto kept = read_source(item.file);
+  if (kept && kept->url == item.url.shown() && is_strong(kept->etag) && is_strong(etag))
+    return kept->etag == etag ? std::optional<std::string>("the server has this version") : std::nullopt;
+  return total ? "the server's file has this size, and its bytes were not compared"
+               : "not compared with the server's file, whose size and version it does not tell";
+}
+
+// A file that has its name already: as expected, or as the server has it where no digest is expected.
+// nullopt: it is absent or another one.
+Result<std::optional<Arrived>> already_there(const HttpSource& source, const Item& item,
+                                             const Watcher& watcher) {
   struct stat info {};
   if (::stat(item.file.c_str(), &info) != 0) {
     if (errno == ENOENT) return std::nullopt;
@@ -187,8 +216,16 @@ Result<std::optional<Arrived>> already_there(const Item& item, const Watcher& wa
   Arrived out{item.file, static_cast<std::uint64_t>(info.st_size), written_digest(item.file), true};
   const Expected& wanted = item.expected;
   if (wanted.size && *wanted.size != out.size) return std::nullopt;
-  if (wanted.sha256.empty() && wanted.git_oid.empty() && !out.sha256.empty()) return out;
-  if (!out.sha256.empty() && out.sha256 == wanted.sha256) return out;
+  std::string compared;
+  if (!wanted.has_digest()) {
+    const auto same = compared_with_server(source, item, out.size);
+    if (!same) return std::nullopt;
+    compared = "; " + *same;
+  }
+  if (!out.sha256.empty() && (!wanted.has_digest() || out.sha256 == wanted.sha256)) {
+    out.compared = "recorded, not checked" + compared;
+    return out;
+  }
   // Killed between its name and its digest, or laid there by a person.
   const auto own = digests_of(item.file, out.size, !wanted.git_oid.empty(), [&](std::uint64_t bytes) {
     if (watcher.at) watcher.at(item, bytes, false);
@@ -197,9 +234,40 @@ Result<std::optional<Arrived>> already_there(const Item& item, const Watcher& wa
   if (!wanted.sha256.empty() && own->sha256 != wanted.sha256) return std::nullopt;
   if (!wanted.git_oid.empty() && own->git_oid != wanted.git_oid) return std::nullopt;
   out.sha256 = own->sha256;
+  out.compared = wanted.has_digest() ? "checked" : "of the file that was here" + compared;
   if (auto written = write_digest(item.file, out.sha256); !written) return pass(written);
-  ::unlink(origin_file(item.file).c_str());
   return out;
+}
+
+// Removes what a killed process has left beside a whole file, its part included. Nothing is removed while
+// another process has the part.
+void tidy(const std::filesystem::path& file) {
+  auto part = Part::open(file);
+  if (!part) return;
+  part->remove_leftovers();
+  part->remove();
+}
+
+// The first shard becomes a part again: nobody opens the model while its other shards change. The lock on
+// what is returned keeps other pulls away.
+Result<Descriptor> take_away(const Item& item, std::uint64_t size) {
+  Descriptor opened(::open(item.file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!opened || ::flock(opened.get(), LOCK_EX | LOCK_NB) != 0)
+    return std::unexpected(system_error(item.file, "locked", errno));
+  // A pull that is killed now goes on with these bytes.
+  PartOrigin origin = read_source(item.file).value_or(PartOrigin{item.url.shown(), {}, item.expected});
+  origin.expected.size = size;
+  if (auto written = write_origin(item.file, origin); !written) return pass(written);
+  if (::rename(item.file.c_str(), part_file(item.file).c_str()) != 0)
+    return std::unexpected(system_error(item.file, "renamed", errno));
+  return opened;
+}
+
+Result<void> put_back(const Item& item) {
+  if (::rename(part_file(item.file).c_str(), item.file.c_str()) != 0)
+    return std::unexpected(system_error(item.file, "given its name", errno));
+  ::unlink(origin_file(item.file).c_str());
+  return sync_folder(item.file.parent_path());
 }
 
 // Files in a folder that are none of the items, nor their digests: an older version had them.
@@ -216,6 +284,12 @@ Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patien
                         const Watcher& watcher) {
   auto part = Part::open(item.file);
   if (!part) return part;
+  part->remove_leftovers();
+  // A first request that fails leaves nothing.
+  const auto failed = [&](Error error) -> Result<Part> {
+    if (part->size() == 0) part->remove();
+    return std::unexpected(std::move(error));
+  };
   Fetching fetching(source, item, watcher, *part);
   if (auto begun = fetching.begin(); !begun) return pass(begun);
   std::uint64_t furthest = part->size();
@@ -223,7 +297,7 @@ Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patien
   for (auto pause = patience.first_pause; !fetching.complete();) {
     const auto taken = fetching.attempt();
     if (taken) break;
-    if (!taken.error().passing) return std::unexpected(taken.error().error);
+    if (!taken.error().passing) return failed(taken.error().error);
     // More bytes than ever before: the connection is poor, and worth going on with.
     if (part->size() > furthest) {
       furthest = part->size();
@@ -234,7 +308,7 @@ Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patien
       error.message += "; given up after " + std::to_string(tries) + (tries == 1 ? " attempt" : " attempts") +
                        " without a byte more: the same command goes on from byte " +
                        std::to_string(part->size());
-      return std::unexpected(std::move(error));
+      return failed(std::move(error));
     }
     fetching.says(item.file.filename().string() + ": " + taken.error().error.message + "; trying again");
     std::this_thread::sleep_for(pause);
@@ -251,8 +325,15 @@ Result<std::vector<Arrived>> fetch_all(const HttpSource& source, std::span<const
   std::uint64_t missing = 0;
   for (const Item& item : items) {
     if (auto made = make_folders(item.file.parent_path()); !made) return pass(made);
-    auto here = already_there(item, watcher);
+    auto here = already_there(source, item, watcher);
     if (!here) return pass(here);
+    if (std::error_code ignored; !*here && !item.pin.empty() && std::filesystem::exists(item.file, ignored))
+      return fail(ErrorCode::config_invalid,
+                  item.file.string() +
+                      " would be replaced by another version, and the configuration says which SHA-256 the "
+                      "model has: change `sha256` there first",
+                  {}, item.pin);
+    if (*here) tidy(item.file);
     if (!*here && item.expected.size) {
       std::error_code absent;
       const auto held = std::filesystem::file_size(part_file(item.file), absent);
@@ -281,16 +362,22 @@ Result<std::vector<Arrived>> fetch_all(const HttpSource& source, std::span<const
           if (part) part->remove();
       return pass(sound);
     }
-  // An older version goes before the new one comes: its first shard beside others of the new one is no model.
+  Descriptor first;
   if (items.size() > 1 && parts.front()) {
     ::unlink(digest_file(items.front().file).c_str());
     ::unlink(items.front().file.c_str());
+  } else if (items.size() > 1 && !all_here) {
+    auto taken = take_away(items.front(), there.front()->size);
+    if (!taken) return pass(taken);
+    first = std::move(*taken);
   }
   for (std::size_t i = items.size(); i-- > 0;) {
     if (!parts[i]) continue;
     there[i] = Arrived{items[i].file, parts[i]->size(), parts[i]->sha256(), false};
     if (auto named = parts[i]->publish(); !named) return pass(named);
   }
+  if (first)
+    if (auto named = put_back(items.front()); !named) return pass(named);
   std::vector<Arrived> out;
   for (auto& one : there) out.push_back(std::move(*one));
   return out;
@@ -304,7 +391,7 @@ Result<std::vector<Arrived>> fetch_folder(const HttpSource& source, const std::f
   if (std::filesystem::exists(folder, ignored)) {
     std::vector<Arrived> out;
     for (const Item& item : items) {
-      auto here = already_there({item.url, folder / item.file.filename(), item.expected}, watcher);
+      auto here = already_there(source, {item.url, folder / item.file.filename(), item.expected}, watcher);
       if (!here) return pass(here);
       if (!*here)
         return fail(ErrorCode::io_error,
@@ -314,6 +401,12 @@ Result<std::vector<Arrived>> fetch_folder(const HttpSource& source, const std::f
     }
     return out;
   }
+  if (auto made = make_folders(folder.parent_path()); !made) return pass(made);
+  // Beside the folder, so that it is known for a part, and for how much of one.
+  PartOrigin origin{items.front().url.origin(), {}, {}};
+  origin.expected.size = 0;
+  for (const Item& item : items) *origin.expected.size += item.expected.size.value_or(0);
+  if (auto marked = write_origin(folder, origin); !marked) return pass(marked);
   if (auto made = make_folders(gathered); !made) return pass(made);
   const Descriptor lock(::open(gathered.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
@@ -325,6 +418,7 @@ Result<std::vector<Arrived>> fetch_folder(const HttpSource& source, const std::f
   remove_others(gathered, inner);
   if (::rename(gathered.c_str(), folder.c_str()) != 0)
     return std::unexpected(system_error(folder, "given its name", errno));
+  ::unlink(origin_file(folder).c_str());
   if (auto synced = sync_folder(folder.parent_path()); !synced) return pass(synced);
   for (Arrived& one : *out) one.file = folder / one.file.filename();
   return out;

@@ -18,6 +18,8 @@ struct Item {
   Url url;
   std::filesystem::path file;  // its final name
   Expected expected;
+  // The place in the configuration whose `sha256` covers this file and others: another file here is refused.
+  std::string pin = {};
 };
 
 // How often a file is tried again without a byte more than before, and how long the first pause is; each
@@ -38,6 +40,7 @@ struct Arrived {
   std::uint64_t size = 0;
   std::string sha256;
   bool was_here = false;
+  std::string compared = {};  // for a file that was here: what its digest was compared with
 };
 
 // Fetches all that an item lacks into its part. The part's bytes have the expected size and digests then, and
@@ -47,9 +50,10 @@ Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patien
 
 // Looks at the parts of all files before any of them gets its name.
 using Inspect = std::function<Result<void>(std::span<const std::filesystem::path> files)>;
-// All items, or none of them under a final name that was not there before. The first of several gets its name
-// last: a model is opened by its first shard, so nobody opens one whose other shards are absent. io_error
-// where the disk has no room for what is missing, before the first byte.
+// All items, or none of them under a final name that was not there before. A model is opened by its first
+// shard: where any of several items changes, the first one loses its name before and gets it last, so nobody
+// opens a model of two versions. io_error where the disk has no room for what is missing, before the first
+// byte; config_invalid where an item with a pin would be replaced.
 Result<std::vector<Arrived>> fetch_all(const HttpSource& source, std::span<const Item> items,
                                        const Patience& patience, const Watcher& watcher,
                                        const Inspect& inspect = {});

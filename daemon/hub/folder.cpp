@@ -47,8 +47,12 @@ Result<void> make_folders(const std::filesystem::path& folder) {
   return {};
 }
 
+std::filesystem::path unfinished(const std::filesystem::path& file) {
+  return file.string() + ".new";
+}
+
 Result<void> write_whole(const std::filesystem::path& file, std::string_view text) {
-  const std::filesystem::path fresh = file.string() + ".new";
+  const std::filesystem::path fresh = unfinished(file);
   const Descriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
   bool written = out && ::fchmod(out.get(), 0644) == 0;
   for (std::size_t at = 0; written && at < text.size();) {

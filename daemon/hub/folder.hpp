@@ -15,6 +15,8 @@ namespace flyball::hub {
 // Makes the folder and those above it, each with mode 0755 whatever the umask: the daemon may run as another
 // user.
 Result<void> make_folders(const std::filesystem::path& folder);
+// FILE.new, which write_whole() gives the file's name at its end.
+std::filesystem::path unfinished(const std::filesystem::path& file);
 // The whole text or the file as it was, whenever the process is killed. Mode 0644.
 Result<void> write_whole(const std::filesystem::path& file, std::string_view text);
 // Brings the names in a folder to the disk.

@@ -218,7 +218,8 @@ Attempt<void> HttpSource::get(const Request& request, const OnHead& on_head, con
     message.set(http::field::connection, "close");
     if (!token_.empty() && !left) message.set(http::field::authorization, "Bearer " + token_);
     if (request.from) {
-      message.set(http::field::range, "bytes=" + std::to_string(*request.from) + "-");
+      message.set(http::field::range, "bytes=" + std::to_string(*request.from) + "-" +
+                                           (request.last ? std::to_string(*request.last) : ""));
       if (!request.if_range.empty()) message.set(http::field::if_range, request.if_range);
     }
 

@@ -50,6 +50,7 @@ class HttpSource {
   struct Request {
     Url url;
     std::optional<std::uint64_t> from = std::nullopt;  // first byte that is wanted
+    std::optional<std::uint64_t> last = std::nullopt;  // last one; absent: all from `from`
     std::string if_range = {};                         // ETag that the server must still have for `from`
   };
   // Gets the header; false: the body is not wanted.

@@ -29,12 +29,6 @@ bool is_hex(std::string_view text, std::size_t digits) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
-std::string lower_hex(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 Error listing_error(const std::string& why) {
   return Error{ErrorCode::upstream_invalid, "the hub's listing " + why, {}, {}};
 }
@@ -55,7 +49,7 @@ Result<RepoFile> read_entry(const nlohmann::json& entry) {
     return std::unexpected(listing_error("gives " + config::quoted(printable(file.path)) + " " +
                                          std::to_string(file.size) + " bytes, the limit is " +
                                          std::to_string(kMaxFileBytes)));
-  const std::string oid = lower_hex(text_at(large ? *lfs : entry, "oid"));
+  const std::string oid = lower(text_at(large ? *lfs : entry, "oid"));
   if (large && !is_hex(oid, 64))
     return std::unexpected(listing_error("has no SHA-256 for " + config::quoted(file.path) + " (lfs.oid)"));
   (large ? file.sha256 : file.git_oid) = large || is_hex(oid, 40) ? oid : std::string();

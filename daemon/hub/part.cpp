@@ -32,8 +32,24 @@ std::filesystem::path origin_file(const std::filesystem::path& file) {
   return file.string() + ".part.json";
 }
 
-std::optional<PartOrigin> read_origin(const std::filesystem::path& file) {
-  const auto text = config::read_text_file(origin_file(file), kMaxOriginBytes);
+std::filesystem::path source_file(const std::filesystem::path& file) {
+  return file.string() + ".source.json";
+}
+std::filesystem::path check_folder(const std::filesystem::path& file) {
+  return file.string() + ".check.part";
+}
+
+std::vector<std::filesystem::path> companions_of(const std::filesystem::path& file) {
+  std::vector<std::filesystem::path> out{digest_file(file), source_file(file), origin_file(file)};
+  for (std::size_t i = 0; i < 3; ++i) out.push_back(unfinished(out[i]));
+  out.push_back(check_folder(file));
+  return out;
+}
+
+namespace {
+
+std::optional<PartOrigin> origin_in(const std::filesystem::path& json_file) {
+  const auto text = config::read_text_file(json_file, kMaxOriginBytes);
   const auto json = text ? read_json(*text) : Result<nlohmann::json>(pass(text));
   if (!json || !json->is_object()) return std::nullopt;
   PartOrigin out{word(*json, "url"), word(*json, "etag"), {}};
@@ -42,6 +58,24 @@ std::optional<PartOrigin> read_origin(const std::filesystem::path& file) {
   if (const auto size = json->find("size"); size != json->end() && size->is_number_unsigned())
     out.expected.size = size->get<std::uint64_t>();
   return out;
+}
+
+}  // namespace
+
+std::optional<PartOrigin> read_origin(const std::filesystem::path& file) {
+  return origin_in(origin_file(file));
+}
+std::optional<PartOrigin> read_source(const std::filesystem::path& file) {
+  return origin_in(source_file(file));
+}
+
+Result<void> write_origin(const std::filesystem::path& file, const PartOrigin& origin) {
+  nlohmann::ordered_json out{{"url", origin.url}, {"etag", origin.etag}};
+  if (origin.expected.size) out["size"] = *origin.expected.size;
+  if (!origin.expected.sha256.empty()) out["sha256"] = origin.expected.sha256;
+  if (!origin.expected.git_oid.empty()) out["git_oid"] = origin.expected.git_oid;
+  return write_whole(origin_file(file),
+                     out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 Result<Part> Part::open(const std::filesystem::path& file) {
@@ -107,15 +141,6 @@ Result<void> Part::start_anew() {
   return {};
 }
 
-Result<void> Part::write_origin(const PartOrigin& origin) {
-  nlohmann::ordered_json out{{"url", origin.url}, {"etag", origin.etag}};
-  if (origin.expected.size) out["size"] = *origin.expected.size;
-  if (!origin.expected.sha256.empty()) out["sha256"] = origin.expected.sha256;
-  if (!origin.expected.git_oid.empty()) out["git_oid"] = origin.expected.git_oid;
-  return write_whole(origin_file(file_),
-                     out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-}
-
 Result<void> Part::check(const std::string& whence) {
   const auto refuse = [&](const std::string& kind, const std::string& own, const std::string& wanted) {
     remove();
@@ -132,20 +157,31 @@ Result<void> Part::check(const std::string& whence) {
 
 Result<void> Part::publish() {
   // A digest that stands beside a file is always that file's: the old one goes first, the new one comes last.
-  const std::filesystem::path old = digest_file(file_);
   if (::fsync(opened_.get()) != 0) return std::unexpected(system_error(part_file(file_), "synced", errno));
-  if (::unlink(old.c_str()) != 0 && errno != ENOENT)
-    return std::unexpected(system_error(old, "removed", errno));
+  for (const std::filesystem::path& old : {digest_file(file_), source_file(file_)})
+    if (::unlink(old.c_str()) != 0 && errno != ENOENT)
+      return std::unexpected(system_error(old, "removed", errno));
   if (::rename(part_file(file_).c_str(), file_.c_str()) != 0)
     return std::unexpected(system_error(file_, "given its name", errno));
   if (auto written = write_digest(file_, sha256()); !written) return written;
-  ::unlink(origin_file(file_).c_str());
+  // Without a digest to compare with, the server's ETag tells a later pull whether it has another file.
+  if (expected_.has_digest())
+    ::unlink(origin_file(file_).c_str());
+  else
+    ::rename(origin_file(file_).c_str(), source_file(file_).c_str());
   return sync_folder(file_.parent_path());
 }
 
 void Part::remove() noexcept {
   ::unlink(part_file(file_).c_str());
   ::unlink(origin_file(file_).c_str());
+}
+
+void Part::remove_leftovers() const noexcept {
+  for (const std::filesystem::path& file : {digest_file(file_), source_file(file_), origin_file(file_)})
+    ::unlink(unfinished(file).c_str());
+  std::error_code ignored;
+  std::filesystem::remove_all(check_folder(file_), ignored);
 }
 
 }  // namespace flyball::hub

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "config/descriptor.hpp"
 #include "config/error.hpp"
@@ -29,8 +30,16 @@ struct PartOrigin {
 
 std::filesystem::path part_file(const std::filesystem::path& file);
 std::filesystem::path origin_file(const std::filesystem::path& file);
+// FILE.source.json, the origin of a whole file that came without a digest to compare with.
+std::filesystem::path source_file(const std::filesystem::path& file);
 // nullopt: there is none, or it cannot be read.
 std::optional<PartOrigin> read_origin(const std::filesystem::path& file);
+std::optional<PartOrigin> read_source(const std::filesystem::path& file);
+Result<void> write_origin(const std::filesystem::path& file, const PartOrigin& origin);
+// The folder of links by which a file without a name is looked at. A killed process leaves it.
+std::filesystem::path check_folder(const std::filesystem::path& file);
+// All files that a pull makes beside `file`, apart from its part.
+std::vector<std::filesystem::path> companions_of(const std::filesystem::path& file);
 
 // The part of one file, locked: no other process writes it. It stays on the disk, to be gone on with, until
 // it is published or removed.
@@ -47,7 +56,6 @@ class Part {
   Result<void> begin(const Expected& expected, const std::function<void(std::uint64_t)>& at = {});
   Result<void> append(std::span<const std::byte> bytes);
   Result<void> start_anew();  // without a byte
-  Result<void> write_origin(const PartOrigin& origin);
   std::string sha256() const { return sha256_.hex(); }
   // Whether the bytes have the expected digests. upstream_invalid: they have not, with both; the part is
   // removed.
@@ -55,6 +63,8 @@ class Part {
   // Gives the file its name, with its digest beside it; both are on the disk then. Precondition: check().
   Result<void> publish();
   void remove() noexcept;
+  // Removes what a killed process has left beside the file.
+  void remove_leftovers() const noexcept;
 
  private:
   Part(std::filesystem::path file, Descriptor opened, std::uint64_t size)

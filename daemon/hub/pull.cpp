@@ -1,12 +1,17 @@
 #include "daemon/hub/pull.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "backends/model/split_name.hpp"
 #include "config/name_list.hpp"
+#include "daemon/hub/digest.hpp"
+#include "daemon/hub/shelf.hpp"
 
 namespace flyball::hub {
 namespace {
+
+constexpr std::string_view kPart = ".part";
 
 // A hub's base may have a path of its own, which stands before all others.
 Url at_hub(const Url& hub, const std::string& target) {
@@ -36,11 +41,30 @@ Result<std::vector<RepoFile>> list_files(const HttpSource& source, const HubName
   }
 }
 
-std::string folder_of(const Url& url) {
-  std::string out = url.authority();
+// HOST/DIRECTORIES of an address: two addresses whose paths differ have two files. Folders that are too deep
+// or have names that are no plain ones become one, named by their digest.
+std::filesystem::path folder_of(const Url& url) {
+  constexpr std::size_t kMaxFolders = 5, kMaxNameBytes = 100, kDigits = 16;
+  std::string host = url.authority();
   std::ranges::replace_if(
-      out, [](char c) { return c == ':' || c == '[' || c == ']'; }, '_');
-  return out;
+      host, [](char c) { return c == ':' || c == '[' || c == ']'; }, '_');
+  const std::string path = url.path();
+  const std::string folders = path.substr(0, path.rfind('/') + 1);  // "/" or "/a/b/"
+  std::filesystem::path out = host;
+  std::size_t number = 0;
+  bool plain = true;
+  for (std::size_t at = 1; plain && at < folders.size();) {
+    const std::size_t slash = folders.find('/', at);
+    const std::string name = percent_decoded(std::string_view(folders).substr(at, slash - at));
+    plain = ++number <= kMaxFolders && name.size() <= kMaxNameBytes && is_file_name(name) &&
+            !name.ends_with(kPart);
+    out /= name;
+    at = slash + 1;
+  }
+  if (plain) return out;
+  Hasher digest;
+  digest.add(std::as_bytes(std::span(folders)));
+  return std::filesystem::path(host) / digest.hex().substr(0, kDigits);
 }
 
 }  // namespace
@@ -91,6 +115,36 @@ Result<PullPlan> plan_from_url(const Url& url, const std::string& sha256,
     out.items.push_back({one, folder / name, {std::nullopt, sha256, {}}});
   }
   return out;
+}
+
+std::vector<std::filesystem::path> PullPlan::files() const {
+  std::vector<std::filesystem::path> out;
+  for (const Item& item : items) out.push_back(item.file);
+  return out;
+}
+
+Result<void> heed_pins(PullPlan& plan, const config::Config& config) {
+  if (!plan.folder.empty()) return {};  // a pin is a file's
+  const auto users = users_of(config, plan.files());
+  for (const config::ModelEntry& model : config.models) {
+    if (model.sha256.empty() || std::ranges::find(users, model.id) == users.end()) continue;
+    const std::string place = config.place("models." + model.id + ".sha256");
+    if (plan.items.size() > 1) {
+      for (Item& item : plan.items) item.pin = place;
+      continue;
+    }
+    Expected& expected = plan.items.front().expected;
+    const std::string pin = lower(model.sha256);
+    if (!expected.sha256.empty() && expected.sha256 != pin)
+      return fail(ErrorCode::config_invalid,
+                  "the file " + plan.items.front().file.string() + " would have the SHA-256 " +
+                      expected.sha256 + ", and the configuration says " + pin + " for the model " + model.id +
+                      ": change `sha256` there first",
+                  {}, place);
+    expected.sha256 = pin;
+    plan.of_unknown_bytes = false;
+  }
+  return {};
 }
 
 }  // namespace flyball::hub

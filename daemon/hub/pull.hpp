@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/config.hpp"
 #include "daemon/hub/choice.hpp"
 #include "daemon/hub/download.hpp"
 
@@ -19,7 +20,13 @@ struct PullPlan {
   bool of_unknown_bytes =
       false;  // no digest is known: the files have to be models before they get their names
   std::filesystem::path model() const { return folder.empty() ? items.front().file : folder; }
+  std::vector<std::filesystem::path> files() const;  // without those that an MLX directory has beside them
 };
+
+// Holds the plan to the digests that the configuration pins: a single file is expected to have its model's,
+// and shards of a pinned model are not replaced. config_invalid, with the place, where the hub lists another
+// digest.
+Result<void> heed_pins(PullPlan& plan, const config::Config& config);
 
 // Asks the hub for the files of a repository and chooses among them.
 Result<PullPlan> plan_from_hub(const HttpSource& source, const HubName& wanted,

@@ -58,9 +58,12 @@ void walk(const fs::path& folder, int depth, std::map<fs::path, Stored>& found, 
     std::error_code ignored;
     const auto status = at->symlink_status(ignored);
     if (fs::is_directory(status)) {
-      if (path.extension() == kPart) {
+      // A folder of another program may have such a name.
+      if (const auto origin = read_origin(path.parent_path() / path.stem());
+          path.extension() == kPart && origin) {
         Stored part = stored(path, regular_files(path));
         part.part = true;
+        part.expected = origin->expected.size;
         found.emplace(path, std::move(part));
       } else if (is_mlx(path)) {
         found.emplace(path, stored(path, regular_files(path)));

@@ -18,13 +18,6 @@ bool is_plain(unsigned char c) {
   return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == '~';
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
 Error url_error(std::string_view text, const std::string& why) {
   return Error{
       ErrorCode::invalid_value, "the address " + config::quoted(printable(text)) + " " + why, {}, {}};
@@ -70,6 +63,13 @@ std::string without_dots(std::string_view path) {
 }
 
 }  // namespace
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
 
 std::string Url::authority() const {
   const std::string name = host.find(':') != std::string::npos ? "[" + host + "]" : host;

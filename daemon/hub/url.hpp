@@ -34,6 +34,8 @@ Result<Url> parse_url(std::string_view text);
 Result<Url> redirected(const Url& from, std::string_view location);
 bool same_origin(const Url& a, const Url& b) noexcept;
 
+std::string lower(std::string_view text);  // ASCII letters
+
 // "a b/c" -> "a%20b/c": the bytes of a path that an address cannot hold as they are.
 std::string percent_encoded(std::string_view path);
 // The reverse; "" where a percent sign has no two digits behind it.

@@ -106,15 +106,16 @@ class Hub:
         etag = etag or '"%s"' % sha256(data)[:16]
         wanted, first, status = request.headers.get("Range"), 0, 200
         if wanted and ranges and request.headers.get("If-Range", etag) == etag:
-            first, status = int(wanted[len("bytes="):-1]) + shift, 206
+            first, status = int(wanted[len("bytes="):].split("-")[0]) + shift, 206
             if first >= len(data):
                 return self.send(request, 416, b"")
-        body = data[first:]
+        last = int(wanted.split("-")[1]) if status == 206 and wanted[-1] != "-" else len(data) - 1
+        body = data[first:last + 1]
         request.send_response(status)
         request.send_header("ETag", etag)
         request.send_header("Content-Length", str(len(body)))
         if status == 206:
-            request.send_header("Content-Range", "bytes %d-%d/%d" % (first, len(data) - 1, len(data)))
+            request.send_header("Content-Range", "bytes %d-%d/%d" % (first, last, len(data)))
         request.end_headers()
         body = body if cut is None else body[:cut]
         piece = 16384 if before_piece else len(body)
@@ -229,6 +230,9 @@ class ModelsPullTest(unittest.TestCase):
     def path(self, name, repo=REPO):
         return os.path.join(self.models, repo, name)
 
+    def url_path(self, name, folders="files"):
+        return os.path.join(self.models, "127.0.0.1_%d" % self.hub.port, folders, name)
+
     def assert_holds(self, path, data):
         with open(path, "rb") as f:
             self.assertEqual(sha256(f.read()), sha256(data), path)
@@ -239,7 +243,8 @@ class ModelsPullTest(unittest.TestCase):
         return sorted(os.path.join(at, name) for at, _, names in os.walk(self.models) for name in names)
 
     def named_files(self):
-        return [path for path in self.all_files() if ".part" not in path and not path.endswith(".sha256")]
+        return [path for path in self.all_files()
+                if ".part" not in path and not path.endswith((".sha256", ".new", ".source.json"))]
 
     # ---- the ordinary way --------------------------------------------------------------------------------------------
 
@@ -525,7 +530,146 @@ class ModelsPullTest(unittest.TestCase):
         self.hub.files["/files/m.gguf"] = self.model
         self.assertIn(digest, self.pull(url, "--sha256", digest, expect=69))
         self.assertIn(sha256(self.model), self.pull(url + "?download=true"))
-        self.assert_holds(os.path.join(self.models, "127.0.0.1_%d" % self.hub.port, "m.gguf"), self.model)
+        self.assert_holds(self.url_path("m.gguf"), self.model)
+
+    def test_addresses_of_two_folders_are_two_files(self):
+        other = self.model.replace(b"general.name", b"general.nome")
+        for path, data in (("/a/m.gguf", self.model), ("/b/c/m.gguf", other), ("/%2e%2e%2f/m.gguf", other),
+                           ("/" + "d/" * 20 + "m.gguf", self.model)):
+            self.hub.files[path] = data
+            self.pull(self.hub.url + path, "--no-config")
+        self.assert_holds(self.url_path("m.gguf", "a"), self.model)
+        self.assert_holds(self.url_path("m.gguf", "b/c"), other)
+        self.assertEqual(len(self.named_files()), 4)
+        self.assertEqual(len([row for row in json.loads(self.run_models("list", "--json"))["models"] if row["file"]]), 4)
+
+    def test_a_file_of_an_address_is_compared_with_the_servers(self):
+        other = self.model.replace(b"general.name", b"general.nome")
+        url, path = self.hub.url + "/files/m.gguf", self.url_path("m.gguf")
+        self.hub.files["/files/m.gguf"] = self.model
+        self.pull(url, "--no-config")
+        self.assertIn("the server has this version", self.pull(url, "--no-config"))
+        self.assertEqual(self.hub.log[-1][1]["Range"], "bytes=0-0")
+        self.hub.files["/files/m.gguf"] = other
+        self.assertIn("fetched", self.pull(url, "--no-config"))
+        self.assert_holds(path, other)
+        self.hub.hooks["/files/m.gguf"] = lambda request: self.hub.send(request, 200, other)  # no ETag
+        self.assertIn("its bytes were not compared", self.pull(url, "--no-config"))
+        self.hub.hooks["/files/m.gguf"] = lambda request: self.hub.send(request, 200, other + b"more")
+        self.assertIn("fetched", self.pull(url, "--no-config"))
+        self.hub.hooks["/files/m.gguf"] = lambda request: self.hub.send(request, 500, b"")
+        self.assertIn("not compared with the server's file", self.pull(url, "--no-config"))
+        self.assert_holds(path, other + b"more")
+
+    def test_a_model_of_an_unknown_family_is_fetched_and_left_out_of_the_configuration(self):
+        self.hub.files["/files/m.gguf"] = self.model.replace(b"llama", b"lemma")
+        self.assertNotEqual(self.hub.files["/files/m.gguf"], self.model)
+        self.assertIn("lemma", self.pull(self.hub.url + "/files/m.gguf", expect=1))
+        self.assert_holds(self.url_path("m.gguf"), self.hub.files["/files/m.gguf"])
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "config.d")))
+
+    def test_bytes_that_the_configuration_pins_are_not_replaced(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.pull(REPO, "--no-config")
+        file = self.path("tiny-Q8_0.gguf")
+        pinned = "models:\n  pinned:\n    path: %s\n    sha256: %s\n"
+        self.write_config(more=pinned % (file, sha256(self.model).upper()))
+        self.pull(REPO)
+        other, asked = self.model.replace(b"general.name", b"general.nome"), len(self.hub.log)
+        self.hub.listed.clear()
+        self.hub.add(REPO, "tiny-Q8_0.gguf", other)
+        self.assertIn("config.yaml:12:", self.pull(REPO, expect=78))
+        self.assertEqual(len(self.hub.log), asked + 1, "the listing alone")
+        self.assert_holds(file, self.model)
+        # A file of unknown bytes has to have the pinned digest.
+        path = self.url_path("m.gguf")
+        self.hub.files["/files/m.gguf"] = other
+        self.write_config(more=pinned % (path, sha256(self.model)))
+        self.assertIn(sha256(self.model), self.pull(self.hub.url + "/files/m.gguf", expect=69))
+        self.hub.files["/files/m.gguf"] = self.model
+        self.pull(self.hub.url + "/files/m.gguf")
+        self.assert_holds(path, self.model)
+
+    def test_shards_of_a_pinned_model_are_not_replaced_and_verified_together(self):
+        shards = self.serve_shards()
+        self.pull(REPO, "--no-config")
+        first = self.path("tiny-Q8_0-00001-of-00003.gguf")
+        self.write_config(more="models:\n  pinned:\n    path: %s\n    sha256: %s\n" % (first, sha256(b"".join(shards))))
+        said = self.run_models("verify")
+        self.assertEqual((said.count(": ok"), said.count("\n")), (4, 4))
+        self.assertIn("and its other shards: ok", said)
+        self.change_last_shard(shards)
+        self.assertIn("config.yaml:12:", self.pull(REPO, expect=78))
+        with open(self.path("tiny-Q8_0-00003-of-00003.gguf"), "ab") as out:
+            out.write(b"x")
+        said = self.run_models("verify", "pinned", expect=1)
+        self.assertEqual((said.count(": ok"), said.count("differs")), (2, 2))
+        self.assertIn("flyball models rm pinned", said)
+
+    def serve_shards(self):
+        shards = split_gguf(self.model, 3)
+        for n, data in enumerate(shards, 1):
+            self.hub.add(REPO, "tiny-Q8_0-%05d-of-00003.gguf" % n, data)
+        return shards
+
+    def change_last_shard(self, shards):
+        shards[2] = shards[2][:-1] + b"\x01"
+        self.hub.listed[REPO].pop()
+        self.hub.add(REPO, "tiny-Q8_0-00003-of-00003.gguf", shards[2])
+
+    def test_the_first_shard_is_never_beside_shards_of_another_version(self):
+        shards = self.serve_shards()
+        self.pull(REPO, "--no-config")
+        self.change_last_shard(shards)
+        # The last shard gets its name, and the process cannot go on: its digest's name is taken.
+        obstacle = self.path("tiny-Q8_0-00003-of-00003.gguf.sha256")
+        os.remove(obstacle)
+        os.mkdir(obstacle)
+        open(os.path.join(obstacle, "x"), "w").close()
+        self.pull(REPO, "--no-config", expect=74)
+        first = self.path("tiny-Q8_0-00001-of-00003.gguf")
+        self.assertFalse(os.path.exists(first))
+        shutil.rmtree(obstacle)
+        asked = len(self.hub.log)
+        self.pull(REPO, "--no-config")
+        self.assertEqual(len(self.hub.log), asked + 1, "all bytes are here")
+        for n, data in enumerate(shards, 1):
+            self.assert_holds(self.path("tiny-Q8_0-%05d-of-00003.gguf" % n), data)
+        self.assertEqual([path for path in self.all_files() if ".part" in path], [])
+
+    def test_a_part_without_a_version_is_never_gone_on_with(self):
+        asked = []
+
+        def answer(request):
+            asked.append(request.headers.get("Range"))
+            cut = len(self.model) // 2 if len(asked) == 1 else None
+            request.send_response(200)
+            request.send_header("Content-Length", str(len(self.model)))
+            request.end_headers()
+            request.wfile.write(self.model[:cut])
+        self.hub.hooks["/files/m.gguf"] = answer
+        self.pull(self.hub.url + "/files/m.gguf")
+        self.assertEqual(asked, [None, None])
+        self.assert_holds(self.url_path("m.gguf"), self.model)
+
+    def test_a_range_of_no_version_is_never_appended(self):
+        def without_etag(request):
+            first = int(request.headers.get("Range", "bytes=0-")[len("bytes="):-1])
+            request.send_response(206 if first else 200)
+            request.send_header("Content-Length", str(len(self.model) - first))
+            if first:
+                request.send_header("Content-Range", "bytes %d-%d/%d" % (first, len(self.model) - 1, len(self.model)))
+            request.end_headers()
+            request.wfile.write(self.model[first:])
+        self.change_midway(without_etag)
+
+    def test_an_id_is_looked_at_before_the_first_byte(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        for name in ("a b", "demo"):
+            self.pull(REPO, "--id", name, expect=64)
+        self.assertEqual({path.split("?")[0] for path, _ in self.hub.log}, {"/api/models/%s/tree/main" % REPO})
+        self.pull(REPO, "--id", "one")
+        self.assertIn("it is called one, and --id does not change that", self.pull(REPO, "--id", "two"))
 
     def test_without_a_configuration_one_is_made(self):
         if os.path.exists("/etc/flyball/config.yaml"):
@@ -551,9 +695,8 @@ class ModelsPullTest(unittest.TestCase):
         for n, data in enumerate(shards, 1):
             self.hub.files["/files/m-%05d-of-00003.gguf" % n] = data
         self.pull(self.hub.url + "/files/m-00002-of-00003.gguf")
-        folder = os.path.join(self.models, "127.0.0.1_%d" % self.hub.port)
         for n, data in enumerate(shards, 1):
-            self.assert_holds(os.path.join(folder, "m-%05d-of-00003.gguf" % n), data)
+            self.assert_holds(self.url_path("m-%05d-of-00003.gguf" % n), data)
 
     def change_midway(self, second):
         """A file of unknown digest that becomes another one after the first answer, which broke off."""
@@ -568,7 +711,7 @@ class ModelsPullTest(unittest.TestCase):
         self.hub.hooks["/files/m.gguf"] = answer
         self.pull(self.hub.url + "/files/m.gguf")
         self.assertEqual(asked[1], '"%s"' % sha256(other)[:16])
-        self.assert_holds(os.path.join(self.models, "127.0.0.1_%d" % self.hub.port, "m.gguf"), self.model)
+        self.assert_holds(self.url_path("m.gguf"), self.model)
 
     def test_a_file_that_changes_midway_begins_anew(self):
         self.change_midway(lambda request: self.hub.send_file(request, self.model))
@@ -684,6 +827,62 @@ class ModelsPullTest(unittest.TestCase):
         self.run_models("rm", file)
         self.assertEqual(self.all_files(), [])
 
+    def test_entries_that_a_person_wrote_or_extended_stay(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.pull(REPO)
+        file, entry = self.path("tiny-Q8_0.gguf"), os.path.join(self.dir, "config.d", "model-tiny-Q8_0.yaml")
+        with open(entry) as text:
+            ours = text.read()
+        mine = ours.replace("# Written by", "# Not written by")
+        more = ours.replace("models:\n", "models:\n  other: {path: /none}\n")
+        for text in (mine, more, ours + "max_queue: 7\n"):
+            with open(entry, "w") as out:
+                out.write(text)
+            self.assertIn("model-tiny-Q8_0.yaml:%d:" % (5 if text == more else 4), self.run_models("rm", "tiny-Q8_0", expect=78))
+            self.assertTrue(os.path.exists(entry))
+            self.assert_holds(file, self.model)
+        with open(entry, "w") as out:
+            out.write(ours.replace("    path:", "    context: 512\n    path:"))
+        self.run_models("rm", "tiny-Q8_0")
+        self.assertEqual(self.all_files(), [])
+
+    def test_a_file_is_not_removed_with_a_wish_to_keep_it(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.pull(REPO, "--no-config")
+        file = self.path("tiny-Q8_0.gguf")
+        self.assertIn("--keep-file", self.run_models("rm", file, "--keep-file", expect=64))
+        self.assert_holds(file, self.model)
+        self.pull(REPO)
+        self.run_models("rm", "tiny-Q8_0", "--keep-file")
+        self.assert_holds(file, self.model)
+
+    def test_folders_that_no_pull_gathers_stay(self):
+        folder = self.path("mine.part")
+        os.makedirs(folder)
+        for name in ("notes.txt", "m.gguf"):
+            shutil.copy(os.path.join(self.shared.name, "made.gguf"), os.path.join(folder, name))
+        self.assertIn("neither a model", self.run_models("rm", folder, expect=64))
+        self.write_config(more="models:\n  mine:\n    path: %s\n" % os.path.join(folder, "m.gguf"))
+        self.run_models("rm", os.path.join(folder, "m.gguf"), expect=78)
+        self.assertEqual(len(os.listdir(folder)), 2)
+        self.pull("org/mine.part", expect=65)
+
+    def test_links_in_the_folder_and_their_targets_stay(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.pull(REPO, "--no-config")
+        file, link = self.path("tiny-Q8_0.gguf"), os.path.join(self.models, "link.gguf")
+        os.symlink(file, link)
+        self.assertIn("symbolic link", self.run_models("rm", link, expect=64))
+        self.pull(REPO)
+        entry = os.path.join(self.dir, "config.d", "model-tiny-Q8_0.yaml")
+        with open(entry) as text:
+            ours = text.read()
+        with open(entry, "w") as out:
+            out.write(ours.replace(file, link))
+        self.assertIn("symbolic link", self.run_models("rm", "tiny-Q8_0"))
+        self.assertTrue(os.path.islink(link))
+        self.assert_holds(file, self.model)
+
     def test_an_entry_that_the_configuration_needs_stays(self):
         self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
         self.pull(REPO)
@@ -706,7 +905,8 @@ class ModelsPullTest(unittest.TestCase):
                 go_on.wait()
         self.hub.hooks[path] = lambda request: self.hub.send_file(request, self.model, before_piece=wait)
         first = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--config", self.config],
-                                 env=self.environment)
+                                 env=self.environment,  # SIGINT as a person sends it, also behind a shell's "&"
+                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         begun.wait()
         self.assertIn("another process", self.pull(REPO, expect=74))
         part = self.path("tiny-Q8_0.gguf.part")
@@ -724,8 +924,15 @@ class ModelsPullTest(unittest.TestCase):
             self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
             while "tiny-Q8_0" not in str(daemon.request("GET", "/v1/models")):
                 time.sleep(0.02)
-            removed = flyball("models", "rm", "tiny-Q8_0", "--config", daemon.config, env=environment)
-            self.assertIn("kill -HUP", removed.stdout)
+
+            def reload_of_pull():
+                said = flyball("models", "pull", REPO, "--json", "--quiet", "--config", daemon.config, env=environment)
+                return json.loads(said.stdout)["reload"]
+            self.assertEqual(reload_of_pull(), "")
+            self.hub.listed.clear()
+            self.hub.add(REPO, "tiny-Q8_0.gguf", self.model + b"more")
+            self.assertIn("kill -HUP", reload_of_pull(), "the daemon has another file of the same name")
+            self.assertIn("kill -HUP", flyball("models", "rm", "tiny-Q8_0", "--config", daemon.config, env=environment).stdout)
 
     # ---- killed at any moment ----------------------------------------------------------------------------------------
 

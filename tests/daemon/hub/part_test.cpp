@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "daemon/hub/folder.hpp"
@@ -30,7 +31,7 @@ TEST(HubPart, ADigestGoesOnWhereTheProcessBeforeStopped) {
   {
     auto part = Part::open(file);
     ASSERT_TRUE(part && part->begin({}) && append(*part, "hel"));
-    ASSERT_TRUE(part->write_origin({"https://h/m.gguf", "\"tag\"", {5, kHello, {}}}));
+    ASSERT_TRUE(write_origin(file, {"https://h/m.gguf", "\"tag\"", {5, kHello, {}}}));
   }
   const auto origin = read_origin(file);
   ASSERT_TRUE(origin.has_value());
@@ -68,6 +69,40 @@ TEST(HubPart, StartsAnewWithoutAByteOfTheOldOne) {
   ASSERT_TRUE(part && part->begin({5, kHello, kHelloBlob}) && append(*part, "another file"));
   ASSERT_TRUE(part->start_anew() && append(*part, "hello"));
   EXPECT_TRUE(part->check("here"));
+}
+
+TEST(HubPart, TheOriginOfAFileWithoutADigestStaysBesideIt) {
+  const test::TempDir dir;
+  const auto file = dir.path() / "m.gguf";
+  auto part = Part::open(file);
+  ASSERT_TRUE(part && part->begin({}) && append(*part, "hello"));
+  ASSERT_TRUE(write_origin(file, {"https://h/m.gguf", "\"tag\"", {5, {}, {}}}));
+  ASSERT_TRUE(part->check("here") && part->publish());
+  EXPECT_FALSE(read_origin(file).has_value());
+  ASSERT_TRUE(read_source(file).has_value());
+  EXPECT_EQ(read_source(file)->etag, "\"tag\"");
+  auto next = Part::open(file);
+  ASSERT_TRUE(next && next->begin({5, kHello, {}}) && append(*next, "hello"));
+  ASSERT_TRUE(next->check("here") && next->publish());
+  EXPECT_FALSE(read_source(file).has_value()) << "the digest says more";
+}
+
+TEST(HubPart, LeftoversOfAKilledProcessAreRemovedAndNothingElse) {
+  const test::TempDir dir;
+  const auto file = dir.path() / "m.gguf";
+  auto part = Part::open(file);
+  ASSERT_TRUE(part && part->begin({}) && append(*part, "hel"));
+  ASSERT_TRUE(write_origin(file, {"https://h/m.gguf", "\"tag\"", {5, {}, {}}}));
+  std::ofstream(unfinished(digest_file(file))) << "half";
+  std::ofstream(unfinished(origin_file(file))) << "half";
+  std::filesystem::create_directory(check_folder(file));
+  std::filesystem::create_symlink("../m.gguf.part", check_folder(file) / "m.gguf");
+  part->remove_leftovers();
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+    left.push_back(entry.path().filename());
+  std::ranges::sort(left);
+  EXPECT_EQ(left, (std::vector<std::string>{"m.gguf.part", "m.gguf.part.json"}));
 }
 
 TEST(HubPart, HasOneWriter) {

@@ -28,6 +28,8 @@ TEST(HubShelf, ModelsShardsDirectoriesAndPartsAreFound) {
   make(root / "o/mlx/config.json");
   make(root / "o/mlx/model.safetensors");
   make(root / "o/half.part/config.json");
+  make(root / "o/half.part.json", R"({"url": "https://h", "size": 90})");
+  make(root / "o/mine.part/notes.txt");  // nobody gathers it
   make(dir.path() / "outside/c.gguf");
   fs::create_directory_symlink(dir.path() / "outside", root / "link");
   const auto stored = stored_models(root);
@@ -35,6 +37,7 @@ TEST(HubShelf, ModelsShardsDirectoriesAndPartsAreFound) {
   ASSERT_EQ(stored->size(), 4U);
   EXPECT_EQ((*stored)[0].file, root / "o/half.part");
   EXPECT_TRUE((*stored)[0].part);
+  EXPECT_EQ((*stored)[0].expected, 90U);
   EXPECT_EQ((*stored)[1].file, root / "o/mlx");
   EXPECT_FALSE((*stored)[1].part);
   EXPECT_EQ((*stored)[2].file, root / "o/r/a.gguf.part");
