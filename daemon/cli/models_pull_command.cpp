@@ -51,8 +51,13 @@ struct Pulled {
 };
 
 // The token is read where it may be sent, so that a wrong one disturbs nothing else.
-Result<std::string> hub_token(const config::Config& config) {
+Result<std::string> hub_token(const config::Config& config, const hub::Url& hub) {
   if (!config.hub.token) return std::string();
+  if (!hub.tls && !hub::is_loopback(hub))
+    return fail(ErrorCode::config_invalid,
+                "hub.token would go to " + hub.origin() + " without encryption, where others on the way read "
+                "it: name an address with https in hub.url, or leave the token out",
+                {}, config.place("hub.token"));
   auto token = config::read_key(*config.hub.token);
   if (token) return token;
   Error error = token.error();
@@ -72,7 +77,10 @@ Result<hub::PullPlan> plan_pull(const PullOptions& options, const hub::HttpSourc
   }
   hub::HubName wanted = std::get<hub::HubName>(name);
   if (!options.quant.empty()) wanted.quant = options.quant;
-  auto plan = hub::plan_from_hub(source, wanted, models_dir);
+  auto plan = hub::plan_from_hub(source, wanted, models_dir, {.tries = options.retries},
+                                 [&](const std::string& note) {
+                                   if (!options.quiet) std::fprintf(stderr, "%s\n", hub::printable(note).c_str());
+                                 });
   if (!plan || options.sha256.empty()) return plan;
   if (plan->items.size() != 1)
     return fail(ErrorCode::unsupported_value, "--sha256 is one file's digest, and the model has " +
@@ -172,7 +180,7 @@ Result<Pulled> pull(const PullOptions& options) {
   const auto name = hub::read_name(options.name, *hub);
   if (!name) return pass(name);
   const auto* const url = std::get_if<hub::Url>(&*name);
-  auto token = !url || hub::same_origin(*url, *hub) ? hub_token(*config) : Result<std::string>(std::string());
+  auto token = !url || hub::same_origin(*url, *hub) ? hub_token(*config, *hub) : Result<std::string>(std::string());
   if (!token) return pass(token);
   const hub::HttpSource source(*hub, std::move(*token), {.idle = std::chrono::seconds(options.timeout)});
   auto plan = plan_pull(options, source, *name, models_dir);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <thread>
 
 #include "config/units.hpp"
 #include "daemon/hub/folder.hpp"
@@ -293,26 +292,23 @@ Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patien
   Fetching fetching(source, item, watcher, *part);
   if (auto begun = fetching.begin(); !begun) return pass(begun);
   std::uint64_t furthest = part->size();
-  unsigned tries = 0;
-  for (auto pause = patience.first_pause; !fetching.complete();) {
+  const Says says = [&](const std::string& note) { fetching.says(item.file.filename().string() + ": " + note); };
+  for (Retries retries(patience); !fetching.complete();) {
     const auto taken = fetching.attempt();
     if (taken) break;
-    if (!taken.error().passing) return failed(taken.error().error);
-    // More bytes than ever before: the connection is poor, and worth going on with.
-    if (part->size() > furthest) {
+    // The connection is poor, and worth going on with.
+    if (part->size() >= furthest + kProgressBytes) {
       furthest = part->size();
-      tries = 0;
-      pause = patience.first_pause;
-    } else if (++tries >= patience.tries) {
-      Error error = taken.error().error;
-      error.message += "; given up after " + std::to_string(tries) + (tries == 1 ? " attempt" : " attempts") +
-                       " without a byte more: the same command goes on from byte " +
-                       std::to_string(part->size());
-      return failed(std::move(error));
+      retries.progress();
     }
-    fetching.says(item.file.filename().string() + ": " + taken.error().error.message + "; trying again");
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, patience.longest_pause);
+    if (retries.again(taken.error(), says)) continue;
+    Error error = taken.error().error;
+    if (taken.error().passing)
+      error.message += "; given up after " + std::to_string(retries.tries()) +
+                       (retries.tries() == 1 ? " attempt" : " attempts") +
+                       " that brought too little: the same command goes on from byte " +
+                       std::to_string(part->size());
+    return failed(std::move(error));
   }
   if (auto right = part->check(item.url.origin()); !right) return pass(right);
   return part;

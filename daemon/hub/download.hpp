@@ -22,17 +22,13 @@ struct Item {
   std::string pin = {};
 };
 
-// How often a file is tried again without a byte more than before, and how long the first pause is; each
-// pause is twice as long as the one before.
-struct Patience {
-  unsigned tries = 5;
-  std::chrono::milliseconds first_pause{250}, longest_pause{10'000};
-};
+// Attempts that bring less do not count as progress: a server could else keep a pull busy for ever.
+inline constexpr std::uint64_t kProgressBytes = 64U << 10;
 
 struct Watcher {
   // A file's bytes so far. `arriving` is false for those that were here and are read to be checked.
   std::function<void(const Item& item, std::uint64_t bytes, bool arriving)> at = {};
-  std::function<void(const std::string& note)> says = {};
+  Says says = {};
 };
 
 struct Arrived {

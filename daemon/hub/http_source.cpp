@@ -5,7 +5,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -15,9 +14,9 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
-#include <optional>
+#include <thread>
 #include <vector>
 
 #include "config/name_list.hpp"
@@ -39,10 +38,9 @@ std::unexpected<Failure> failed(ErrorCode code, std::string message, bool passin
   return std::unexpected(Failure{Error{code, std::move(message), {}, {}}, passing});
 }
 
-std::unexpected<Failure> exchange_failure(const error_code& ec, const Url& url, std::chrono::seconds idle) {
+std::unexpected<Failure> exchange_failure(const error_code& ec, const Url& url, const std::string& late) {
   if (ec == beast::error::timeout)
-    return failed(ErrorCode::upstream_timeout,
-                  url.shown() + " sent nothing for " + config::format_duration(idle), true);
+    return failed(ErrorCode::upstream_timeout, url.shown() + " " + late, true);
   if (ec == http::error::header_limit || ec == http::error::buffer_overflow)
     return failed(ErrorCode::upstream_invalid,
                   url.shown() + " sends a header over the limit of " + config::format_bytes(kMaxHeaderBytes),
@@ -84,22 +82,36 @@ struct Redirect {
 // What one connection does once it stands.
 class Exchange {
  public:
-  Exchange(asio::io_context& io, Tcp& tcp, const Url& url, std::chrono::seconds idle)
-      : io_(io), tcp_(tcp), url_(url), idle_(idle) {}
+  using Clock = std::chrono::steady_clock;
+  Exchange(asio::io_context& io, Tcp& tcp, const Url& url, std::chrono::seconds idle, std::chrono::seconds total)
+      : io_(io),
+        tcp_(tcp),
+        url_(url),
+        idle_(idle),
+        total_(total),
+        end_(total.count() > 0 ? Clock::now() + total : Clock::time_point::max()) {}
 
   template <class Stream>
   Attempt<Redirect> run(Stream& stream, const http::request<http::empty_body>& request,
                         const HttpSource::OnHead& on_head, const HttpSource::OnBytes& on_bytes) {
-    if (auto ec = step([&](auto done) { http::async_write(stream, request, done); }); ec)
-      return exchange_failure(ec, url_, idle_);
+    const auto header_end = Clock::now() + idle_;
+    const std::string no_header = "sent no header within " + config::format_duration(idle_);
+    if (auto ec = step(header_end, [&](auto done) { http::async_write(stream, request, done); }); ec)
+      return exchange_failure(ec, url_, no_header);
     beast::flat_buffer buffer(2 * kMaxHeaderBytes);
     buffer.reserve(2 * kMaxHeaderBytes);  // Beast reads no more at once than there is room for
-    http::response_parser<http::buffer_body> parser;
-    parser.header_limit(kMaxHeaderBytes);
-    parser.body_limit(boost::none);  // the caller counts
-    while (!parser.is_header_done())
-      if (auto ec = step([&](auto done) { http::async_read_some(stream, buffer, parser, done); }); ec)
-        return exchange_failure(ec, url_, idle_);
+    std::optional<http::response_parser<http::buffer_body>> parsing;
+    do {  // answers below 200 come before the one that counts
+      parsing.emplace();
+      parsing->header_limit(kMaxHeaderBytes);
+      parsing->body_limit(boost::none);  // the caller counts
+      while (!parsing->is_header_done())
+        if (auto ec = step(header_end,
+                           [&](auto done) { http::async_read_some(stream, buffer, *parsing, done); });
+            ec)
+          return exchange_failure(ec, url_, no_header);
+    } while (parsing->get().result_int() < 200);
+    auto& parser = *parsing;
     const Head head = head_of(parser);
     if (is_redirect(head.status)) {
       const auto location = parser.get().find(http::field::location);
@@ -125,22 +137,27 @@ class Exchange {
       body.data = piece.data();
       body.size = piece.size();
       body.more = true;
-      const auto ec = step([&](auto done) { http::async_read_some(stream, buffer, parser, done); });
+      const auto ec = step(Clock::now() + idle_,
+                           [&](auto done) { http::async_read_some(stream, buffer, parser, done); });
       const std::size_t bytes = piece.size() - body.size;
       if (bytes > 0)
         if (auto taken = on_bytes(std::span(piece).first(bytes)); !taken)
           return std::unexpected(std::move(taken.error()));
-      if (ec && ec != http::error::need_buffer) return exchange_failure(ec, url_, idle_);
+      if (ec && ec != http::error::need_buffer)
+        return exchange_failure(ec, url_,
+                                Clock::now() >= end_
+                                    ? "did not end within " + config::format_duration(total_)
+                                    : "sent nothing for " + config::format_duration(idle_));
     }
     return Redirect{};
   }
 
-  // Runs until the operation has ended; the idle time is for this one alone.
+  // Runs until the operation has ended, or until this time.
   template <class Start>
-  error_code step(const Start& start) {
+  error_code step(Clock::time_point until, const Start& start) {
     error_code result;
     io_.restart();
-    tcp_.expires_after(idle_);
+    tcp_.expires_at(std::min(until, end_));
     start([&](error_code ec, std::size_t = 0) { result = ec; });
     io_.run();
     return result;
@@ -157,9 +174,12 @@ class Exchange {
     head.status = message.result_int();
     head.url = url_;
     if (const auto length = parser.content_length()) head.length = *length;
-    head.until_close = !head.length && !parser.chunked();
     head.etag = field(http::field::etag);
     head.link = field(http::field::link);
+    // The form with a date is not read: the usual pauses are right then.
+    if (const auto seconds = number(field(http::field::retry_after)))
+      head.retry_after = std::chrono::seconds(
+          std::min<std::uint64_t>(*seconds, static_cast<std::uint64_t>(kLongestWait.count())));
     if (head.status == 206) head.range = content_range(field(http::field::content_range));
     return head;
   }
@@ -167,7 +187,8 @@ class Exchange {
   asio::io_context& io_;
   Tcp& tcp_;
   const Url& url_;
-  std::chrono::seconds idle_;
+  std::chrono::seconds idle_, total_;
+  Clock::time_point end_;
 };
 
 bool is_address(const std::string& host) {
@@ -177,14 +198,24 @@ bool is_address(const std::string& host) {
 }
 
 // Trusts what the system trusts; SSL_CERT_FILE and SSL_CERT_DIR name another store.
-Attempt<void> shake_hands(Exchange& exchange, Tls& tls, const Url& url) {
-  if (!is_address(url.host) && SSL_set_tlsext_host_name(tls.native_handle(), url.host.c_str()) != 1)
-    return failed(ErrorCode::internal, "TLS refuses the host name " + config::quoted(url.host), false);
+Attempt<void> shake_hands(Exchange& exchange, Tls& tls, const Url& url, std::chrono::seconds idle) {
+  SSL* const ssl = tls.native_handle();
+  const bool named =
+      is_address(url.host)
+          ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), url.host.c_str()) == 1
+          : SSL_set_tlsext_host_name(ssl, url.host.c_str()) == 1 && SSL_set1_host(ssl, url.host.c_str()) == 1;
+  if (!named) return failed(ErrorCode::internal, "TLS refuses the host name " + config::quoted(url.host), false);
   tls.set_verify_mode(asio::ssl::verify_peer);
-  tls.set_verify_callback(asio::ssl::host_name_verification(url.host));
   const error_code ec =
-      exchange.step([&](auto done) { tls.async_handshake(asio::ssl::stream_base::client, done); });
+      exchange.step(Exchange::Clock::now() + idle,
+                    [&](auto done) { tls.async_handshake(asio::ssl::stream_base::client, done); });
   if (!ec) return {};
+  if (const long verdict = SSL_get_verify_result(ssl);
+      verdict == X509_V_ERR_HOSTNAME_MISMATCH || verdict == X509_V_ERR_IP_ADDRESS_MISMATCH)
+    return failed(ErrorCode::upstream_refused,
+                  "the certificate of " + url.origin() + " is refused: it is not one for " +
+                      config::quoted(url.host) + ", so another server answers",
+                  false);
   if (const long verdict = SSL_get_verify_result(tls.native_handle()); verdict != X509_V_OK)
     return failed(ErrorCode::upstream_refused,
                   "the certificate of " + url.origin() +
@@ -231,19 +262,20 @@ Attempt<void> HttpSource::get(const Request& request, const OnHead& on_head, con
       return failed(ErrorCode::upstream_refused,
                     "the host name " + config::quoted(url.host) + " has no address (" + ec.message() + ")",
                     ec == asio::error::host_not_found_try_again);
-    std::optional<Tcp> tcp;
-    for (const auto& endpoint : endpoints) {  // each has its own time: a network may swallow IPv6
-      tcp.emplace(io.get_executor());
-      tcp->expires_after(limits_.connect);
+    Tcp tcp(io.get_executor());
+    ec = asio::error::host_not_found;
+    for (auto at = endpoints.begin(); ec && at != endpoints.end(); ++at) {
+      error_code ignored;
+      tcp.socket().close(ignored);
+      tcp.expires_after(limits_.connect);
+      tcp.async_connect(at->endpoint(), [&](error_code e) { ec = e; });
       io.restart();
-      tcp->async_connect(endpoint.endpoint(), [&](error_code e) { ec = e; });
       io.run();
-      if (!ec) break;
     }
     if (ec)
       return failed(ec == beast::error::timeout ? ErrorCode::upstream_timeout : ErrorCode::upstream_refused,
                     "no connection to " + url.origin() + " (" + ec.message() + ")", true);
-    Exchange exchange(io, *tcp, url, limits_.idle);
+    Exchange exchange(io, tcp, url, limits_.idle, request.total);
     Attempt<Redirect> end;
     if (url.tls) {
       asio::ssl::context context(asio::ssl::context::tls_client);
@@ -252,8 +284,8 @@ Attempt<void> HttpSource::get(const Request& request, const OnHead& on_head, con
       if (ec)
         return failed(ErrorCode::io_error, "the system's certificates cannot be read: " + ec.message(),
                       false);
-      Tls tls(*tcp, context);
-      if (auto hands = shake_hands(exchange, tls, url); !hands)
+      Tls tls(tcp, context);
+      if (auto hands = shake_hands(exchange, tls, url, limits_.idle); !hands)
         return std::unexpected(std::move(hands.error()));
       end = exchange.run(tls, message, on_head, on_bytes);
     } else {
@@ -286,17 +318,29 @@ Failure status_failure(const HttpSource& source, const Head& head) {
                                           "licence on its page")));
   if (head.status == 404 || head.status == 410)
     return failure(ErrorCode::unsupported_value, said + ": there is no such repository, revision or file");
-  if (head.status == 429 || head.status == 408 || head.status >= 500)
-    return failure(ErrorCode::upstream_refused, said + ": the server is busy or broken; try again later",
-                   true);
+  if (head.status == 429 || head.status == 408 || head.status >= 500) {
+    Failure busy =
+        failure(ErrorCode::upstream_refused, said + ": the server is busy or broken; try again later", true);
+    busy.wait = head.retry_after;
+    return busy;
+  }
   return failure(ErrorCode::upstream_invalid, said + ", where 200 was expected");
 }
 
-Attempt<Document> get_document(const HttpSource& source, const Url& url, std::size_t max_bytes) {
+namespace {
+
+Attempt<Document> get_document_once(const HttpSource& source, const Url& url, std::size_t max_bytes) {
   Document out;
   const auto taken = source.get(
-      {url},
+      {.url = url, .total = kListingTime},
       [&](const Head& head) -> Attempt<bool> {
+        // Any answer of another server would choose the files and their digests.
+        if (!same_origin(head.url, source.hub()))
+          return failed(ErrorCode::upstream_invalid,
+                        url.shown() + " redirects to " + head.url.origin() + ", and " + source.hub().origin() +
+                            " alone says which files a model has: if that is the hub's address now, name it "
+                            "in config.yaml (hub.url)",
+                        false);
         if (head.status != 200) return std::unexpected(status_failure(source, head));
         out.head = head;
         return true;
@@ -312,6 +356,33 @@ Attempt<Document> get_document(const HttpSource& source, const Url& url, std::si
       });
   if (!taken) return std::unexpected(taken.error());
   return out;
+}
+
+}  // namespace
+
+void Retries::progress() {
+  tries_ = 0;
+  pause_ = patience_.first_pause;
+}
+
+bool Retries::again(const Failure& failure, const Says& says) {
+  if (!failure.passing || ++tries_ >= patience_.tries) return false;
+  const auto pause = std::max<std::chrono::milliseconds>(pause_, failure.wait);
+  if (says)
+    says(failure.error.message + "; trying again" +
+         (failure.wait.count() > 0 ? " in " + config::format_duration(pause) : ""));
+  std::this_thread::sleep_for(pause);
+  pause_ = std::min(2 * pause_, patience_.longest_pause);
+  return true;
+}
+
+Result<Document> get_document(const HttpSource& source, const Url& url, std::size_t max_bytes,
+                              const Patience& patience, const Says& says) {
+  for (Retries retries(patience);;) {
+    auto document = get_document_once(source, url, max_bytes);
+    if (document) return std::move(*document);
+    if (!retries.again(document.error(), says)) return std::unexpected(std::move(document.error().error));
+  }
 }
 
 }  // namespace flyball::hub

@@ -21,13 +21,14 @@ Url at_hub(const Url& hub, const std::string& target) {
   return out;
 }
 
-Result<std::vector<RepoFile>> list_files(const HttpSource& source, const HubName& wanted) {
+Result<std::vector<RepoFile>> list_files(const HttpSource& source, const HubName& wanted,
+                                         const Patience& patience, const Says& says) {
   std::vector<RepoFile> files;
   Url url = at_hub(source.hub(), "/api/models/" + percent_encoded(wanted.repo) + "/tree/" +
                                      percent_encoded(wanted.revision) + "?recursive=true");
   for (std::size_t pages = 1;; ++pages) {
-    auto page = get_document(source, url, kMaxPageBytes);
-    if (!page) return std::unexpected(std::move(page.error().error));
+    const auto page = get_document(source, url, kMaxPageBytes, patience, says);
+    if (!page) return pass(page);
     if (auto added = add_page(files, page->body); !added) return pass(added);
     const std::string next = next_page(page->head.link);
     if (next.empty()) return files;
@@ -37,6 +38,10 @@ Result<std::vector<RepoFile>> list_files(const HttpSource& source, const HubName
                                                    " pages, which is the limit");
     auto followed = redirected(page->head.url, next);
     if (!followed) return pass(followed);
+    if (!same_origin(*followed, source.hub()))
+      return fail(ErrorCode::upstream_invalid, "the hub's listing goes on at " + followed->origin() + ", and " +
+                                                   source.hub().origin() +
+                                                   " alone says which files a model has");
     url = std::move(*followed);
   }
 }
@@ -70,8 +75,9 @@ std::filesystem::path folder_of(const Url& url) {
 }  // namespace
 
 Result<PullPlan> plan_from_hub(const HttpSource& source, const HubName& wanted,
-                               const std::filesystem::path& models_dir) {
-  const auto files = list_files(source, wanted);
+                               const std::filesystem::path& models_dir, const Patience& patience,
+                               const Says& says) {
+  const auto files = list_files(source, wanted, patience, says);
   if (!files) return pass(files);
   const auto choice = choose(*files, wanted);
   if (!choice) return pass(choice);

@@ -30,7 +30,8 @@ Result<void> heed_pins(PullPlan& plan, const config::Config& config);
 
 // Asks the hub for the files of a repository and chooses among them.
 Result<PullPlan> plan_from_hub(const HttpSource& source, const HubName& wanted,
-                               const std::filesystem::path& models_dir);
+                               const std::filesystem::path& models_dir, const Patience& patience,
+                               const Says& says);
 // A file of any server; where its name is a shard's, all shards beside it. `sha256`: "" or 64 hex digits,
 // which several files cannot have.
 Result<PullPlan> plan_from_url(const Url& url, const std::string& sha256,

@@ -156,6 +156,12 @@ Result<Url> redirected(const Url& from, std::string_view location) {
   return url;
 }
 
+bool is_loopback(const Url& url) {
+  const bool digits = std::ranges::all_of(
+      url.host, [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; });
+  return url.host == "localhost" || url.host == "::1" || (digits && url.host.starts_with("127."));
+}
+
 bool same_origin(const Url& a, const Url& b) noexcept {
   return a.tls == b.tls && a.host == b.host && a.port == b.port;
 }

@@ -32,6 +32,8 @@ Result<Url> parse_url(std::string_view text);
 // The address that a redirect of `from` leads to. upstream_invalid for everything that parse_url refuses, and
 // for a redirect from https to http.
 Result<Url> redirected(const Url& from, std::string_view location);
+// "localhost", 127.0.0.0/8 and ::1: no byte leaves this machine.
+bool is_loopback(const Url& url);
 bool same_origin(const Url& a, const Url& b) noexcept;
 
 std::string lower(std::string_view text);  // ASCII letters

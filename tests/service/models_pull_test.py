@@ -414,6 +414,53 @@ class ModelsPullTest(unittest.TestCase):
         self.pull(REPO)
         self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
 
+    def test_a_busy_hub_is_asked_for_its_listing_again_when_it_says(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path, answers = "/api/models/%s/tree/main" % REPO, [503, 429]
+
+        def busy(request):
+            if answers:
+                return self.hub.send(request, answers.pop(), b"busy", Retry_After="1")
+            del self.hub.hooks[path]
+            self.hub.answer(request)
+        self.hub.hooks[path] = busy
+        self.assertEqual(self.pull(REPO).count("trying again in 1s"), 2)
+        self.hub.hooks[path] = lambda request: self.hub.send(request, 500, b"")
+        asked = len(self.hub.log)
+        self.pull(REPO, "--retries", "2", expect=69)
+        self.assertEqual(len(self.hub.log), asked + 2)
+
+    def test_bytes_that_only_trickle_are_no_progress(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
+        self.hub.hooks[path] = lambda request: self.hub.send_file(request, self.model, cut=1000)
+        self.assertIn("goes on from byte 3000", self.pull(REPO, "--retries", "3", expect=69))
+        self.assertEqual(len(self.hub.log), 4)
+
+    def test_a_header_that_only_trickles_is_left(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        done = threading.Event()
+        self.addCleanup(done.set)
+
+        def trickle(request):
+            request.send_response(200)
+            request.flush_headers()
+            while not done.wait(0.2):
+                request.wfile.write(b"X-More: yes\r\n")
+        self.hub.hooks["/%s/resolve/main/tiny-Q8_0.gguf" % REPO] = trickle
+        self.assertIn("sent no header within 1s", self.pull(REPO, "--retries", "1", "--timeout", "1", expect=69))
+
+    def test_answers_before_the_answer_are_skipped(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+
+        def early(request):
+            for line in (b"103 Early Hints\r\nLink: </style.css>", b"100 Continue"):
+                request.wfile.write(b"HTTP/1.1 " + line + b"\r\n\r\n")
+            self.hub.send_file(request, self.model)
+        self.hub.hooks["/%s/resolve/main/tiny-Q8_0.gguf" % REPO] = early
+        self.pull(REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
     # ---- servers that do as they like --------------------------------------------------------------------------------
 
     def break_off_then(self, then):
@@ -746,6 +793,28 @@ class ModelsPullTest(unittest.TestCase):
         self.pull(other.url + "/m.gguf", "--no-config")
         self.assertIsNone(other.log[-1][1].get("Authorization"))
 
+    def test_the_hub_alone_lists_files(self):
+        other = Hub()
+        self.addCleanup(other.close)
+        for hub in (self.hub, other):
+            hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        path = "/api/models/%s/tree/main" % REPO
+        self.redirect(self.hub, path, other.url + path)
+        self.assertIn("hub.url", self.pull(REPO, expect=69))
+        self.hub.hooks[path] = lambda request: self.hub.send(request, 200, b"[]", Link='<%s%s>; rel="next"' % (other.url, path))
+        self.assertIn("goes on at " + other.url, self.pull(REPO, expect=69))
+        self.assertEqual(len(other.log), 1)
+        self.redirect(self.hub, path, self.hub.url + "/api/models/renamed/tree/main")
+        self.hub.hooks["/api/models/renamed/tree/main"] = lambda request: self.hub.send(
+            request, 200, json.dumps(self.hub.listed[REPO]).encode())
+        self.pull(REPO)
+
+    def test_a_token_does_not_travel_without_encryption(self):
+        self.write_config(hub=type("Far", (), {"url": "http://hub.invalid"}), token=True)
+        self.assertIn("config.yaml:8:", self.pull(REPO, expect=78))
+        self.write_config(hub=type("Far", (), {"url": "http://hub.invalid"}))
+        self.assertIn("no address", self.pull(REPO, expect=69))
+
     def test_redirects_are_bounded(self):
         self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
         path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
@@ -785,7 +854,11 @@ class ModelsPullTest(unittest.TestCase):
             return hub
         trusted = {"SSL_CERT_FILE": os.path.join(here, "ca.pem")}
         certified("other", "DNS:elsewhere.example")
-        self.assertIn("certificate", self.pull(REPO, expect=69, **trusted))
+        self.assertIn("is not one for \"127.0.0.1\"", self.pull(REPO, expect=69, **trusted))
+        named = certified("named", "DNS:localhost")
+        self.write_config(hub=type("Named", (), {"url": "https://localhost:%d" % named.port}))
+        self.pull(REPO, "--no-config", **trusted)
+        shutil.rmtree(self.models)
         hub = certified("own", "IP:127.0.0.1")
         self.assertIn("certificate", self.pull(REPO, expect=69))
         self.assertEqual(hub.log, [], "nothing is asked before the server is known")
