@@ -11,7 +11,7 @@
 namespace flyball::config {
 
 struct Hub {
-  // Base of the Hugging Face file API: "/api/models/NAME/revision/main" and "/NAME/resolve/main/FILE" follow.
+  // Base of the Hugging Face file API: "/api/models/NAME/tree/main" and "/NAME/resolve/main/FILE" follow.
   std::string url = "https://huggingface.co";
   std::optional<KeySource> token;  // sent to this server alone
 };

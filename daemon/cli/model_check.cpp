@@ -48,10 +48,10 @@ Result<void> check_model_file(const std::filesystem::path& model) {
   const nlohmann::json& error = member(said, "error");
   const nlohmann::json &code = member(error, "code"), &message = member(error, "message");
   if (!code.is_string() || !message.is_string())
-    return fail(ErrorCode::worker_died, "the process that reads the model's file died" +
-                                            (WIFSIGNALED(answer.status)
-                                                 ? " of signal " + std::to_string(WTERMSIG(answer.status))
-                                                 : std::string()));
+    return fail(ErrorCode::worker_died,
+                "the process that reads the model's file died" +
+                    (WIFSIGNALED(answer.status) ? " of signal " + std::to_string(WTERMSIG(answer.status))
+                                                : std::string()));
   return fail(error_code_from(code.get<std::string>()),
               hub::printable(message.get<std::string>()).substr(0, kMostText));
 }

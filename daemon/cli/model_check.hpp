@@ -1,4 +1,4 @@
-// Whether files are a model of this build, as a process of its own says (`flyball inspect`).
+// A check that files are a model of this build, by a process of its own (`flyball inspect`).
 #pragma once
 
 #include <filesystem>

@@ -102,12 +102,14 @@ std::string list_text(const ModelsFolder& folder, const std::vector<ListedModel>
       out += row[i] + (i + 1 < row.size() ? std::string(widths[i] - row[i].size() + 2, ' ') : "\n");
   }
   return out + "\nFetched models lie in " +
-         (folder.models_dir.empty() ? std::string("no known folder") : folder.models_dir.string()) + ".\n";
+         (folder.models_dir.empty() ? std::string("no known folder")
+                                    : hub::printable(folder.models_dir.string())) +
+         ".\n";
 }
 
 int run_list(const ListOptions& options) {
   const auto folder = models_folder(options.config);
-  if (!folder) return report(folder.error());
+  if (!folder) return report(hub::printable(folder.error()));
   const auto models = all_models(*folder);
   const std::string out = options.json ? list_json(*folder, models) : list_text(*folder, models);
   return std::fputs(out.c_str(), stdout) < 0 ? kIo : kOk;

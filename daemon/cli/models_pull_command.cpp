@@ -55,8 +55,9 @@ Result<std::string> hub_token(const config::Config& config, const hub::Url& hub)
   if (!config.hub.token) return std::string();
   if (!hub.tls && !hub::is_loopback(hub))
     return fail(ErrorCode::config_invalid,
-                "hub.token would go to " + hub.origin() + " without encryption, where others on the way read "
-                "it: name an address with https in hub.url, or leave the token out",
+                "hub.token would go to " + hub.origin() +
+                    " without encryption, where others on the way read "
+                    "it: name an address with https in hub.url, or leave the token out",
                 {}, config.place("hub.token"));
   auto token = config::read_key(*config.hub.token);
   if (token) return token;
@@ -79,7 +80,8 @@ Result<hub::PullPlan> plan_pull(const PullOptions& options, const hub::HttpSourc
   if (!options.quant.empty()) wanted.quant = options.quant;
   auto plan = hub::plan_from_hub(source, wanted, models_dir, {.tries = options.retries},
                                  [&](const std::string& note) {
-                                   if (!options.quiet) std::fprintf(stderr, "%s\n", hub::printable(note).c_str());
+                                   if (!options.quiet)
+                                     std::fprintf(stderr, "%s\n", hub::printable(note).c_str());
                                  });
   if (!plan || options.sha256.empty()) return plan;
   if (plan->items.size() != 1)
@@ -139,7 +141,8 @@ Result<std::vector<hub::Arrived>> fetch(const PullOptions& options, const hub::H
   if (plan.of_unknown_bytes)
     inspect = [&](std::span<const std::filesystem::path> files) -> Result<void> {
       auto sound = check_model_parts(files, plan.files());
-      if (!sound && (sound.error().code == ErrorCode::model_invalid || sound.error().code == ErrorCode::io_error))
+      if (!sound &&
+          (sound.error().code == ErrorCode::model_invalid || sound.error().code == ErrorCode::io_error))
         return sound;
       return {};
     };
@@ -180,7 +183,8 @@ Result<Pulled> pull(const PullOptions& options) {
   const auto name = hub::read_name(options.name, *hub);
   if (!name) return pass(name);
   const auto* const url = std::get_if<hub::Url>(&*name);
-  auto token = !url || hub::same_origin(*url, *hub) ? hub_token(*config, *hub) : Result<std::string>(std::string());
+  auto token =
+      !url || hub::same_origin(*url, *hub) ? hub_token(*config, *hub) : Result<std::string>(std::string());
   if (!token) return pass(token);
   const hub::HttpSource source(*hub, std::move(*token), {.idle = std::chrono::seconds(options.timeout)});
   auto plan = plan_pull(options, source, *name, models_dir);
@@ -232,19 +236,21 @@ std::string pulled_json(const Pulled& pulled) {
 std::string pulled_text(const Pulled& pulled, const std::string& asked_id) {
   std::string out;
   for (const hub::Arrived& file : pulled.files)
-    out += (file.was_here ? "was here " : "fetched  ") + file.file.string() + "  " +
+    out += (file.was_here ? "was here " : "fetched  ") + hub::printable(file.file.string()) + "  " +
            config::size_text(file.size) + "  sha256 " + file.sha256 +
-           (file.compared.empty() ? "" : " (" + file.compared + ")") + "\n";
+           (file.compared.empty() ? "" : " (" + hub::printable(file.compared) + ")") + "\n";
   if (!pulled.trouble.empty())
-    out += "This build does not run it, so the configuration is as it was: " + pulled.trouble + "\n";
+    out +=
+        "This build does not run it, so the configuration is as it was: " + hub::printable(pulled.trouble) +
+        "\n";
   if (!pulled.written.empty())
-    out += "wrote    " + pulled.written.string() + ": the model is called " + pulled.id +
+    out += "wrote    " + hub::printable(pulled.written.string()) + ": the model is called " + pulled.id +
            (pulled.is_default ? ", and answers requests that name no model" : "") + "\n";
   else if (!pulled.id.empty())
     out += "The configuration has it already: it is called " + pulled.id +
            (asked_id.empty() || asked_id == pulled.id ? "" : ", and --id does not change that") + "\n";
   if (pulled.trouble.empty())
-    out += "\nAsk it:\n  flyball run --model " + shell_word(pulled.plan.model().string()) +
+    out += "\nAsk it:\n  flyball run --model " + shell_word(hub::printable(pulled.plan.model().string())) +
            " 'What is prefill?'\n";
   return out;
 }
@@ -274,8 +280,10 @@ int reload_daemon(const PullOptions& options, const Pulled& pulled) {
 int run_pull(PullOptions options) {
   options.sha256 = hub::lower(options.sha256);
   const auto pulled = pull(options);
-  if (!pulled) return report(pulled.error());
-  const std::string out = options.json ? pulled_json(*pulled) : options.quiet ? "" : pulled_text(*pulled, options.id);
+  if (!pulled) return report(hub::printable(pulled.error()));
+  const std::string out = options.json    ? pulled_json(*pulled)
+                          : options.quiet ? ""
+                                          : pulled_text(*pulled, options.id);
   if (std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return kIo;
   return pulled->trouble.empty() ? reload_daemon(options, *pulled) : kFailed;
 }
@@ -300,7 +308,7 @@ void add_models_pull_command(CLI::App& models_command, int& exit_code) {
   command->add_option("name", options->name, "ORG/REPO, ORG/REPO:QUANT, ORG/REPO/FILE.gguf, or an address")
       ->required();
   command->add_option("--quant", options->quant,
-                      "Which quantization of the repository (default: Q4_K_M, Q8_0, ...)");
+                      "Quantization among the repository's (default: Q4_K_M, Q8_0, ...)");
   command->add_option("--sha256", options->sha256, "The digest that the file must have")
       ->check(sha256_digits());
   command->add_option("--id", options->id, "The model's name for clients (default: from the file's name)");
@@ -314,7 +322,7 @@ void add_models_pull_command(CLI::App& models_command, int& exit_code) {
   command->add_option("--timeout", options->timeout, "Seconds without a byte before a connection is left")
       ->check(whole_number(1, 3600))
       ->capture_default_str();
-  command->add_option("--retries", options->retries, "Attempts in a row that bring no byte")
+  command->add_option("--retries", options->retries, "Attempts in a row that bring less than 64 KiB")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
   command->footer(

@@ -54,7 +54,7 @@ std::filesystem::path file_of_place(std::string_view place) {
   return place;
 }
 
-// Whether `flyball models` wrote this file, and it holds this model alone still.
+// True where `flyball models` wrote this file, and it holds this model alone still.
 bool is_our_entry(const std::filesystem::path& file, const std::string& id) {
   const auto text = config::read_text_file(file);
   const auto root = text ? config::parse_yaml(*text, file.string()) : Result<config::Node>(pass(text));
@@ -77,10 +77,10 @@ Result<std::filesystem::path> written_entry(const ModelsFolder& folder, const st
       is_our_entry(file, id))
     return file;
   return fail(ErrorCode::config_invalid,
-              "a person wrote the model " + id + ", or more beside it: remove it there, and then its file by "
-                                                 "its path",
-              {},
-              place.empty() ? "the shipped config.yaml" : place);
+              "a person wrote the model " + id +
+                  ", or more beside it: remove it there, and then its file by "
+                  "its path",
+              {}, place.empty() ? "the shipped config.yaml" : place);
 }
 
 // Takes a file out of the configuration, which has to be right without it. A hidden file is not read, so that
@@ -147,14 +147,15 @@ Result<void> remove_model_files(const ModelsFolder& folder, const std::filesyste
     removed.kept = "it does not lie in " + folder.models_dir.string();
     return {};
   }
-  if (const auto link = std::ranges::find_if(used, [&](const std::filesystem::path& file) {
-        return std::filesystem::is_symlink(file, ignored);
-      });
+  if (const auto link = std::ranges::find_if(
+          used,
+          [&](const std::filesystem::path& file) { return std::filesystem::is_symlink(file, ignored); });
       link != used.end()) {
     removed.kept = link->string() + " is a symbolic link, which a person made";
     return {};
   }
-  return remove_files(folder, directory ? std::vector{model} : with_companions(files), removed);
+  return remove_files(
+      folder, directory ? std::vector{hub::origin_file(model), model} : with_companions(files), removed);
 }
 
 Result<Removed> remove_by_path(const RmOptions& options, const ModelsFolder& folder) {
@@ -238,8 +239,9 @@ Result<Removed> remove_model(const RmOptions& options) {
 
 std::string removed_text(const Removed& removed) {
   std::string out;
-  if (!removed.entry.empty()) out += "removed  " + removed.entry.string() + "\n";
-  for (const std::filesystem::path& file : removed.files) out += "removed  " + file.string() + "\n";
+  if (!removed.entry.empty()) out += "removed  " + hub::printable(removed.entry.string()) + "\n";
+  for (const std::filesystem::path& file : removed.files)
+    out += "removed  " + hub::printable(file.string()) + "\n";
   if (!removed.kept.empty()) out += "The model's file stays: " + removed.kept + ".\n";
   if (!removed.reload.empty()) out += "\nHave the running daemon read it:\n  " + removed.reload + "\n";
   return out;
@@ -257,7 +259,7 @@ std::string removed_json(const Removed& removed) {
 
 int run_rm(const RmOptions& options) {
   const auto removed = remove_model(options);
-  if (!removed) return report(removed.error());
+  if (!removed) return report(hub::printable(removed.error()));
   const std::string out = options.json ? removed_json(*removed) : removed_text(*removed);
   return std::fputs(out.c_str(), stdout) < 0 ? kIo : kOk;
 }

@@ -36,11 +36,11 @@ struct VerifyOptions {
 // `sha256`), and what was found.
 struct Verdict {
   std::vector<std::filesystem::path> files;
-  std::string known;          // SHA-256; "" where there is none
-  std::string source;         // what knows it, "" where nothing does
+  std::string known;                    // SHA-256; "" where there is none
+  std::string source;                   // what knows it, "" where nothing does
   std::vector<std::string> users = {};  // ids of the configuration
-  std::string own = {};       // "" where it was not read
-  std::string trouble = {};   // why a file cannot be read
+  std::string own = {};                 // "" where it was not read
+  std::string trouble = {};             // why a file cannot be read
   const char* word() const {
     return !trouble.empty() ? "unreadable"
            : known.empty()  ? "no digest known"
@@ -51,9 +51,8 @@ struct Verdict {
 };
 
 void add_verdict(std::vector<Verdict>& out, Verdict verdict) {
-  if (std::ranges::none_of(out, [&](const Verdict& one) {
-        return one.files == verdict.files && one.known == verdict.known;
-      }))
+  if (std::ranges::none_of(
+          out, [&](const Verdict& one) { return one.files == verdict.files && one.known == verdict.known; }))
     out.push_back(std::move(verdict));
 }
 
@@ -95,7 +94,8 @@ Result<std::vector<Verdict>> known_digests(const VerifyOptions& options) {
         (!options.models.empty() && std::ranges::find(options.models, model.id) == options.models.end()))
       continue;
     const auto files = hub::files_of(model.path);
-    add_files(out, folder->config, files, model.sha256, folder->config.place("models." + model.id + ".sha256"));
+    add_files(out, folder->config, files, model.sha256,
+              folder->config.place("models." + model.id + ".sha256"));
     all.insert(all.end(), files.begin(), files.end());
   }
   if (options.models.empty())
@@ -160,7 +160,7 @@ std::string verdict_text(const Verdict& one) {
 
 int run_verify(const VerifyOptions& options) {
   auto verdicts = known_digests(options);
-  if (!verdicts) return report(verdicts.error());
+  if (!verdicts) return report(hub::printable(verdicts.error()));
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   bool all_right = true, printed = true;
   hash_all(*verdicts, [&](const Verdict& one) {

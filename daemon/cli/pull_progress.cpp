@@ -1,8 +1,12 @@
 #include "daemon/cli/pull_progress.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "config/units.hpp"
+#include "daemon/hub/url.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -10,6 +14,12 @@ namespace {
 constexpr std::chrono::milliseconds kBetweenDraws{100};
 // A rate of less time says nothing.
 constexpr std::chrono::milliseconds kEnoughTime{500};
+constexpr std::size_t kUsualColumns = 80;  // of a terminal that does not tell
+
+std::size_t columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualColumns;
+}
 
 }  // namespace
 
@@ -35,6 +45,16 @@ std::string progress_line(std::uint64_t have, std::uint64_t total, std::uint64_t
   return out;
 }
 
+std::string cut_to(std::string line, std::size_t columns) {
+  std::size_t at = 0;
+  for (std::size_t shown = 0; at < line.size(); ++at) {
+    const bool begins = (static_cast<unsigned char>(line[at]) & 0xC0U) != 0x80U;
+    if (begins && shown++ == columns) break;
+  }
+  line.resize(at);
+  return line;
+}
+
 PullProgress::PullProgress(Style style, const std::vector<hub::Item>& items) : style_(style) {
   for (const hub::Item& item : items) {
     if (!item.expected.size) {
@@ -54,7 +74,7 @@ void PullProgress::at(const hub::Item& item, std::uint64_t bytes, bool arriving)
   std::uint64_t& have = have_[item.file];
   if (arriving && bytes > have) arrived_ += bytes - have;
   have = bytes;
-  if (const std::string name = item.file.filename().string(); name != file_) {
+  if (const std::string name = hub::printable(item.file.filename().string()); name != file_) {
     file_ = name;
     if (style_ == Style::lines)
       std::fprintf(stderr, "%s%s%s\n", name.c_str(), item.expected.size ? ": " : "",
@@ -69,14 +89,16 @@ void PullProgress::draw() {
   const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun_);
   drawn_ = Clock::now();
   drawn_once_ = true;
-  // The rest of the line before is wiped. No progress is worth a failed command: the result is not looked at.
-  std::fprintf(stderr, "\r%s  %s\033[K", progress_line(have, total_, arrived_, time).c_str(), file_.c_str());
+  // A line that fills the last column would begin another one. The rest of the line before is wiped. No
+  // progress is worth a failed command: the result is not looked at.
+  const std::string line = progress_line(have, total_, arrived_, time) + "  " + file_;
+  std::fprintf(stderr, "\r%s\033[K", cut_to(line, columns() - 1).c_str());
   std::fflush(stderr);
 }
 
 void PullProgress::says(const std::string& note) {
   if (style_ == Style::none) return;
-  std::fprintf(stderr, "%s%s\n", drawn_once_ ? "\r\033[K" : "", note.c_str());
+  std::fprintf(stderr, "%s%s\n", drawn_once_ ? "\r\033[K" : "", hub::printable(note).c_str());
 }
 
 void PullProgress::end() {

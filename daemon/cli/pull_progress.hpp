@@ -1,5 +1,5 @@
-// How far a set of files has come, on stderr: a line that is drawn again where a person looks, else a line
-// for each file.
+// The progress of a set of files, on stderr: a line that is drawn again where a person looks, else a line for
+// each file.
 #pragma once
 
 #include <chrono>
@@ -15,6 +15,9 @@ namespace flyball::cli {
 // "  62 %  380 of 610 MiB  41.2 MiB/s  5 s left". Unknown totals and rates are left out. Pure.
 std::string progress_line(std::uint64_t have, std::uint64_t total, std::uint64_t arrived,
                           std::chrono::milliseconds time);
+
+// The first `columns` characters of a line, each of which takes one column. Pure.
+std::string cut_to(std::string line, std::size_t columns);
 
 class PullProgress {
  public:

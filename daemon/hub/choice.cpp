@@ -7,6 +7,7 @@
 
 #include "backends/model/split_name.hpp"
 #include "config/name_list.hpp"
+#include "config/table.hpp"
 #include "config/units.hpp"
 
 namespace flyball::hub {
@@ -44,6 +45,25 @@ bool is_quant(std::string_view word) {
   if (rest.starts_with("IQ") || rest.starts_with("TQ")) rest.remove_prefix(1);
   return rest.size() >= 2 && rest[0] == 'Q' && std::isdigit(static_cast<unsigned char>(rest[1])) != 0 &&
          (rest.size() == 2 || rest[2] == '_');
+}
+
+// The last word of a name that is a quantization: a model's own name stands before it. Words end at '-' and
+// '.', and begin behind '_', too, which a quantization may hold itself.
+std::string quant_in(std::string_view name) {
+  for (std::size_t end = name.size(); end > 0;) {
+    const std::size_t at = name.find_last_of("-.", end - 1);
+    const std::size_t first = at == std::string_view::npos ? 0 : at + 1;
+    for (std::size_t begin = first; begin < end;) {
+      if (is_quant(name.substr(begin, end - begin))) {
+        const bool dynamic = begin >= 3 && upper(name.substr(begin - 3, 3)) == "UD-";
+        return std::string(name.substr(dynamic ? begin - 3 : begin, end - begin + (dynamic ? 3 : 0)));
+      }
+      const std::size_t bar = name.substr(0, end).find('_', begin);
+      begin = bar == std::string_view::npos ? end : bar + 1;
+    }
+    end = first == 0 ? 0 : first - 1;
+  }
+  return {};
 }
 
 // The name of a model's files without shard number and ending.
@@ -171,6 +191,9 @@ Result<Choice> choose_directory(std::span<const RepoFile> files, const HubName& 
 
 Result<Choice> choose_quant(std::vector<Candidate> candidates, const HubName& wanted) {
   const std::string there = ": there are " + described(candidates);
+  std::vector<std::string> names;
+  for (const Candidate& candidate : candidates) names.push_back(upper(candidate.quant));
+  const std::vector<std::string_view> quants(names.begin(), names.end());
   std::string quant = wanted.quant;
   if (quant.empty()) {
     if (candidates.size() == 1) return chosen(candidates.front());
@@ -190,8 +213,9 @@ Result<Choice> choose_quant(std::vector<Candidate> candidates, const HubName& wa
   if (std::ranges::any_of(candidates, [&](const Candidate& c) { return upper(c.quant) == upper(quant); }))
     std::erase_if(candidates, [&](const Candidate& c) { return upper(c.quant) != upper(quant); });
   if (candidates.empty())
-    return fail(ErrorCode::unsupported_value,
-                wanted.repo + " has no quantization " + config::quoted(printable(quant)) + there);
+    return fail(ErrorCode::unsupported_value, wanted.repo + " has no quantization " +
+                                                  config::quoted(printable(quant)) +
+                                                  config::did_you_mean(upper(quant), quants) + there);
   if (candidates.size() > 1)
     return fail(ErrorCode::unsupported_value, wanted.repo + " has several models of the quantization " +
                                                   quant + ": name one of these files, as " + wanted.repo +
@@ -205,7 +229,7 @@ Result<Choice> choose_quant(std::vector<Candidate> candidates, const HubName& wa
 
 constexpr std::string_view kPages[] = {"resolve/", "blob/", "tree/"};
 
-// Whether a path of a hub is a repository's page, or one of its files; any other file is only a file there.
+// True for a path of a hub that is a repository's page, or one of its files; any other file is only a file.
 bool is_repo_page(std::string_view path) {
   const std::size_t first = path.find('/');
   if (first == std::string_view::npos) return false;
@@ -215,37 +239,47 @@ bool is_repo_page(std::string_view path) {
       kPages, [&](std::string_view page) { return path.substr(second + 1).starts_with(page); });
 }
 
-// "ORG/REPO", ":QUANT" and "/FILE" behind it, without the name of a server.
-Result<HubName> read_path(std::string_view path, std::string_view words) {
+// "ORG/REPO", ":QUANT" and "/FILE" behind it, without the name of a server. The parts of an address are
+// decoded one by one, since a revision may hold a slash.
+Result<HubName> read_path(std::string_view path, std::string_view words, bool encoded) {
   const auto refuse = [&] {
     return fail(ErrorCode::invalid_value,
                 "expected ORG/REPO, ORG/REPO:Q4_K_M, ORG/REPO/FILE.gguf or the "
                 "address of a file, got " +
-                    config::quoted(printable(words)));
+                    config::quoted(without_secrets(words)));
+  };
+  const auto text = [&](std::string_view part) {
+    return encoded ? percent_decoded(part) : std::string(part);
   };
   HubName out;
+  const bool asked_quant = path.find(':') != std::string_view::npos;
   if (const std::size_t colon = path.find(':'); colon != std::string_view::npos) {
-    out.quant = path.substr(colon + 1);
+    out.quant = text(path.substr(colon + 1));
     path = path.substr(0, colon);
     if (out.quant.empty() || out.quant.find('/') != std::string::npos) return refuse();
+    if (lower(out.quant) == "latest") out.quant.clear();  // other tools' word for no wish
   }
-  if (!is_safe_path(path)) return refuse();
   const std::size_t first = path.find('/');
   if (first == std::string_view::npos) return refuse();
   const std::size_t second = std::min(path.find('/', first + 1), path.size());
-  out.repo = path.substr(0, second);
-  if (out.repo.ends_with(".part")) return refuse();  // the name of a folder that is being gathered
+  out.repo = text(path.substr(0, second));
+  // ".part" is the name of a folder that is being gathered.
+  if (!is_safe_path(out.repo) || std::ranges::count(out.repo, '/') != 1 || out.repo.ends_with(".part"))
+    return refuse();
   std::string_view rest = path.substr(std::min(second + 1, path.size()));
+  if (second + 1 == path.size()) return refuse();
   for (const std::string_view page : kPages) {
     if (!rest.starts_with(page)) continue;
     rest.remove_prefix(page.size());
     const std::size_t slash = std::min(rest.find('/'), rest.size());
-    out.revision = rest.substr(0, slash);
+    out.revision = text(rest.substr(0, slash));
+    if (!is_safe_path(out.revision)) return refuse();
     rest = page == "tree/" ? std::string_view() : rest.substr(std::min(slash + 1, rest.size()));
     break;
   }
-  out.file = rest;
-  if (!out.file.empty() && (!ends_alike(out.file, kGguf) || !out.quant.empty())) return refuse();
+  if (rest.empty()) return out;
+  out.file = text(rest);
+  if (!is_safe_path(out.file) || !ends_alike(out.file, kGguf) || asked_quant) return refuse();
   return out;
 }
 
@@ -253,29 +287,22 @@ Result<HubName> read_path(std::string_view path, std::string_view words) {
 
 std::string quant_of(std::string_view file) {
   const std::string stem = stem_of(file);
-  std::string_view name = base_name(stem);
-  // The last word that is one: a model's own name stands before it.
-  for (std::size_t end = name.size(); end > 0;) {
-    const std::size_t at = name.find_last_of("-.", end - 1);
-    const std::size_t begin = at == std::string_view::npos ? 0 : at + 1;
-    if (is_quant(name.substr(begin, end - begin))) {
-      const bool dynamic = begin >= 3 && upper(name.substr(begin - 3, 3)) == "UD-";
-      return std::string(name.substr(dynamic ? begin - 3 : begin, end - begin + (dynamic ? 3 : 0)));
-    }
-    end = begin == 0 ? 0 : begin - 1;
-  }
-  return {};
+  std::string quant = quant_in(base_name(stem));
+  // "Q8_0/model.gguf": each quantization in a folder of its own.
+  if (const std::size_t slash = stem.rfind('/'); quant.empty() && slash != std::string::npos)
+    quant = quant_in(base_name(std::string_view(stem).substr(0, slash)));
+  return quant;
 }
 
 Result<std::variant<HubName, Url>> read_name(std::string_view words, const Url& hub) {
   for (const std::string_view host : {"hf.co/", "huggingface.co/"})
     if (words.starts_with(host)) {
-      auto name = read_path(words.substr(host.size()), words);
+      auto name = read_path(words.substr(host.size()), words, false);
       if (!name) return pass(name);
       return std::move(*name);
     }
   if (words.find("://") == std::string_view::npos) {
-    auto name = read_path(words, words);
+    auto name = read_path(words, words, false);
     if (!name) return pass(name);
     return std::move(*name);
   }
@@ -284,7 +311,7 @@ Result<std::variant<HubName, Url>> read_name(std::string_view words, const Url& 
   const bool known =
       url->host == "huggingface.co" || url->host == "hf.co" || url->host == "www.huggingface.co";
   if (!known && !same_origin(*url, hub)) return std::move(*url);
-  std::string path = percent_decoded(url->path());
+  std::string path = url->path();
   if (!known) {  // a hub's base may have a path of its own
     const std::string base = hub.path() == "/" ? std::string() : hub.path();
     if (!path.starts_with(base + "/")) return std::move(*url);
@@ -292,7 +319,7 @@ Result<std::variant<HubName, Url>> read_name(std::string_view words, const Url& 
   }
   while (path.ends_with('/')) path.pop_back();
   if (path.empty() || !is_repo_page(path.substr(1))) return std::move(*url);
-  auto name = read_path(path.substr(1), words);
+  auto name = read_path(path.substr(1), words, true);
   if (!name) return pass(name);
   return std::move(*name);
 }

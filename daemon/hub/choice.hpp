@@ -1,4 +1,4 @@
-// Which files of a repository make the model that a person asks for. Pure.
+// The choice of the files of a repository that make the model a person asks for. Pure.
 #pragma once
 
 #include <span>
@@ -23,8 +23,8 @@ struct HubName {
   bool operator==(const HubName&) const = default;
 };
 
-// What the words on a command line name; a Url is a file of any server. Addresses of huggingface.co are names
-// of models at `hub`, whichever hub that is. invalid_value: neither form.
+// The model or file that words on a command line name; a Url is a file of any server. Addresses of
+// huggingface.co are names of models at `hub`, whichever hub that is. invalid_value: neither form.
 Result<std::variant<HubName, Url>> read_name(std::string_view words, const Url& hub);
 
 struct Choice {

@@ -38,7 +38,7 @@ struct Digests {
 };
 // The hasher of a git blob of so many bytes, which are to be added.
 Hasher git_blob_hasher(std::uint64_t size);
-// Of the first `size` bytes; `at` gets the number of those hashed so far.
+// Both of the first `size` bytes; `at` gets the number of those hashed so far.
 Result<Digests> digests_of(const std::filesystem::path& file, std::uint64_t size, bool of_git,
                            const std::function<void(std::uint64_t)>& at = {});
 

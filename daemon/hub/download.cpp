@@ -49,7 +49,7 @@ class Fetching {
         part_(part),
         origin_{item.url.shown(), {}, item.expected} {}
 
-  // What is there is kept where it belongs to the file that is wanted now.
+  // Keeps the bytes that are there where they belong to the file that is wanted now.
   Result<void> begin() {
     const auto kept = read_origin(item_.file);
     const auto& wanted = item_.expected;
@@ -186,12 +186,15 @@ std::optional<std::string> compared_with_server(const HttpSource& source, const 
   std::optional<std::uint64_t> total;
   std::string etag;
   const auto asked =
-      source.get({.url = item.url, .from = 0, .last = 0}, [&](const Head& head) -> Attempt<bool> {
-        if (head.status != 200 && head.status != 206) return std::unexpected(status_failure(source, head));
-        total = head.status == 200 ? head.length : head.range ? head.range->total : std::nullopt;
-        etag = head.etag;
-        return false;
-      }, {});
+      source.get({.url = item.url, .from = 0, .last = 0},
+                 [&](const Head& head) -> Attempt<bool> {
+                   if (head.status != 200 && head.status != 206)
+                     return std::unexpected(status_failure(source, head));
+                   total = head.status == 200 ? head.length : head.range ? head.range->total : std::nullopt;
+                   etag = head.etag;
+                   return false;
+                 },
+                 {});
   if (!asked) return "not compared with the server's file: " + asked.error().error.message;
   if (total && *total != size) return std::nullopt;
   const auto kept = read_source(item.file);
@@ -292,7 +295,9 @@ Result<Part> fetch_part(const HttpSource& source, const Item& item, const Patien
   Fetching fetching(source, item, watcher, *part);
   if (auto begun = fetching.begin(); !begun) return pass(begun);
   std::uint64_t furthest = part->size();
-  const Says says = [&](const std::string& note) { fetching.says(item.file.filename().string() + ": " + note); };
+  const Says says = [&](const std::string& note) {
+    fetching.says(item.file.filename().string() + ": " + note);
+  };
   for (Retries retries(patience); !fetching.complete();) {
     const auto taken = fetching.attempt();
     if (taken) break;
@@ -384,17 +389,21 @@ Result<std::vector<Arrived>> fetch_folder(const HttpSource& source, const std::f
                                           const Watcher& watcher) {
   const std::filesystem::path gathered = folder.string() + ".part";
   std::error_code ignored;
-  if (std::filesystem::exists(folder, ignored)) {
+  // rename() replaces an empty folder.
+  if (std::filesystem::exists(folder, ignored) &&
+      !(std::filesystem::is_directory(folder, ignored) && std::filesystem::is_empty(folder, ignored))) {
     std::vector<Arrived> out;
     for (const Item& item : items) {
       auto here = already_there(source, {item.url, folder / item.file.filename(), item.expected}, watcher);
       if (!here) return pass(here);
       if (!*here)
-        return fail(ErrorCode::io_error,
-                    folder.string() + " holds another version, whose " + item.file.filename().string() +
-                        " differs or is absent: remove it first (flyball models rm " + folder.string() + ")");
+        return fail(ErrorCode::io_error, folder.string() + " holds another version, whose " +
+                                             item.file.filename().string() +
+                                             " differs or is absent: remove it (flyball models rm " +
+                                             folder.string() + ") or, where it is no model, move it away");
       out.push_back(std::move(**here));
     }
+    ::unlink(origin_file(folder).c_str());  // of a process that was killed
     return out;
   }
   if (auto made = make_folders(folder.parent_path()); !made) return pass(made);
@@ -410,6 +419,10 @@ Result<std::vector<Arrived>> fetch_folder(const HttpSource& source, const std::f
   std::vector<Item> inner(items.begin(), items.end());
   for (Item& item : inner) item.file = gathered / item.file.filename();
   auto out = fetch_all(source, inner, patience, watcher);
+  if (!out && std::filesystem::is_empty(gathered, ignored)) {  // a first request that fails leaves nothing
+    ::rmdir(gathered.c_str());
+    ::unlink(origin_file(folder).c_str());
+  }
   if (!out) return out;
   remove_others(gathered, inner);
   if (::rename(gathered.c_str(), folder.c_str()) != 0)

@@ -1,4 +1,4 @@
-// What the folder of models needs of a file system: folders and small files that every user may read, digests
+// The file system under the folder of models: folders and small files that every user may read, digests
 // in sha256sum's form, and room on the disk.
 #pragma once
 
@@ -21,7 +21,7 @@ std::filesystem::path unfinished(const std::filesystem::path& file);
 Result<void> write_whole(const std::filesystem::path& file, std::string_view text);
 // Brings the names in a folder to the disk.
 Result<void> sync_folder(const std::filesystem::path& folder);
-// Of the disk that the path lies on, or will lie on.
+// Free space of the disk that the path lies on, or will lie on.
 Result<std::uint64_t> free_bytes(std::filesystem::path path);
 
 // What lies in a folder, in name order; nothing where it cannot be read.

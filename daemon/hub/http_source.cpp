@@ -39,8 +39,7 @@ std::unexpected<Failure> failed(ErrorCode code, std::string message, bool passin
 }
 
 std::unexpected<Failure> exchange_failure(const error_code& ec, const Url& url, const std::string& late) {
-  if (ec == beast::error::timeout)
-    return failed(ErrorCode::upstream_timeout, url.shown() + " " + late, true);
+  if (ec == beast::error::timeout) return failed(ErrorCode::upstream_timeout, url.shown() + " " + late, true);
   if (ec == http::error::header_limit || ec == http::error::buffer_overflow)
     return failed(ErrorCode::upstream_invalid,
                   url.shown() + " sends a header over the limit of " + config::format_bytes(kMaxHeaderBytes),
@@ -79,11 +78,12 @@ struct Redirect {
   std::string location;  // "": the answer was no redirect
 };
 
-// What one connection does once it stands.
+// One request and its answer on a connection that stands.
 class Exchange {
  public:
   using Clock = std::chrono::steady_clock;
-  Exchange(asio::io_context& io, Tcp& tcp, const Url& url, std::chrono::seconds idle, std::chrono::seconds total)
+  Exchange(asio::io_context& io, Tcp& tcp, const Url& url, std::chrono::seconds idle,
+           std::chrono::seconds total)
       : io_(io),
         tcp_(tcp),
         url_(url),
@@ -106,8 +106,8 @@ class Exchange {
       parsing->header_limit(kMaxHeaderBytes);
       parsing->body_limit(boost::none);  // the caller counts
       while (!parsing->is_header_done())
-        if (auto ec = step(header_end,
-                           [&](auto done) { http::async_read_some(stream, buffer, *parsing, done); });
+        if (auto ec =
+                step(header_end, [&](auto done) { http::async_read_some(stream, buffer, *parsing, done); });
             ec)
           return exchange_failure(ec, url_, no_header);
     } while (parsing->get().result_int() < 200);
@@ -137,17 +137,16 @@ class Exchange {
       body.data = piece.data();
       body.size = piece.size();
       body.more = true;
-      const auto ec = step(Clock::now() + idle_,
-                           [&](auto done) { http::async_read_some(stream, buffer, parser, done); });
+      const auto ec =
+          step(Clock::now() + idle_, [&](auto done) { http::async_read_some(stream, buffer, parser, done); });
       const std::size_t bytes = piece.size() - body.size;
       if (bytes > 0)
         if (auto taken = on_bytes(std::span(piece).first(bytes)); !taken)
           return std::unexpected(std::move(taken.error()));
       if (ec && ec != http::error::need_buffer)
         return exchange_failure(ec, url_,
-                                Clock::now() >= end_
-                                    ? "did not end within " + config::format_duration(total_)
-                                    : "sent nothing for " + config::format_duration(idle_));
+                                Clock::now() >= end_ ? "did not end within " + config::format_duration(total_)
+                                                     : "sent nothing for " + config::format_duration(idle_));
     }
     return Redirect{};
   }
@@ -204,11 +203,12 @@ Attempt<void> shake_hands(Exchange& exchange, Tls& tls, const Url& url, std::chr
       is_address(url.host)
           ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), url.host.c_str()) == 1
           : SSL_set_tlsext_host_name(ssl, url.host.c_str()) == 1 && SSL_set1_host(ssl, url.host.c_str()) == 1;
-  if (!named) return failed(ErrorCode::internal, "TLS refuses the host name " + config::quoted(url.host), false);
+  if (!named)
+    return failed(ErrorCode::internal, "TLS refuses the host name " + config::quoted(url.host), false);
   tls.set_verify_mode(asio::ssl::verify_peer);
-  const error_code ec =
-      exchange.step(Exchange::Clock::now() + idle,
-                    [&](auto done) { tls.async_handshake(asio::ssl::stream_base::client, done); });
+  const error_code ec = exchange.step(Exchange::Clock::now() + idle, [&](auto done) {
+    tls.async_handshake(asio::ssl::stream_base::client, done);
+  });
   if (!ec) return {};
   if (const long verdict = SSL_get_verify_result(ssl);
       verdict == X509_V_ERR_HOSTNAME_MISMATCH || verdict == X509_V_ERR_IP_ADDRESS_MISMATCH)
@@ -250,7 +250,7 @@ Attempt<void> HttpSource::get(const Request& request, const OnHead& on_head, con
     if (!token_.empty() && !left) message.set(http::field::authorization, "Bearer " + token_);
     if (request.from) {
       message.set(http::field::range, "bytes=" + std::to_string(*request.from) + "-" +
-                                           (request.last ? std::to_string(*request.last) : ""));
+                                          (request.last ? std::to_string(*request.last) : ""));
       if (!request.if_range.empty()) message.set(http::field::if_range, request.if_range);
     }
 
@@ -337,7 +337,8 @@ Attempt<Document> get_document_once(const HttpSource& source, const Url& url, st
         // Any answer of another server would choose the files and their digests.
         if (!same_origin(head.url, source.hub()))
           return failed(ErrorCode::upstream_invalid,
-                        url.shown() + " redirects to " + head.url.origin() + ", and " + source.hub().origin() +
+                        url.shown() + " redirects to " + head.url.origin() + ", and " +
+                            source.hub().origin() +
                             " alone says which files a model has: if that is the hub's address now, name it "
                             "in config.yaml (hub.url)",
                         false);

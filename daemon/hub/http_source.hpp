@@ -43,7 +43,7 @@ using Says = std::function<void(const std::string& note)>;
 class Retries {
  public:
   explicit Retries(const Patience& patience) : patience_(patience), pause_(patience.first_pause) {}
-  void progress();                                      // the attempts so far do not count
+  void progress();                                       // the attempts so far do not count
   bool again(const Failure& failure, const Says& says);  // after a pause, where it is true
   unsigned tries() const noexcept { return tries_; }
 

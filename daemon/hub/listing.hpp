@@ -31,7 +31,7 @@ struct RepoFile {
 Result<void> add_page(std::vector<RepoFile>& files, std::string_view json);
 // The address with rel="next" in a Link field; "" where there is none.
 std::string next_page(std::string_view link);
-// Whether a path of a listing stays within its folder and names files that can be written.
+// True for a path of a listing that stays within its folder and names files that can be written.
 bool is_safe_path(std::string_view path);
 
 }  // namespace flyball::hub

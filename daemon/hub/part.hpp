@@ -22,7 +22,7 @@ struct Expected {
   bool has_digest() const { return !sha256.empty() || !git_oid.empty(); }
 };
 
-// What the bytes of a part belong to.
+// The file that the bytes of a part belong to.
 struct PartOrigin {
   std::string url, etag;
   Expected expected;
@@ -57,7 +57,7 @@ class Part {
   Result<void> append(std::span<const std::byte> bytes);
   Result<void> start_anew();  // without a byte
   std::string sha256() const { return sha256_.hex(); }
-  // Whether the bytes have the expected digests. upstream_invalid: they have not, with both; the part is
+  // Compares the bytes with the expected digests. upstream_invalid: they differ, with both; the part is
   // removed.
   Result<void> check(const std::string& whence);
   // Gives the file its name, with its digest beside it; both are on the disk then. Precondition: check().

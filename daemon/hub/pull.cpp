@@ -21,11 +21,18 @@ Url at_hub(const Url& hub, const std::string& target) {
   return out;
 }
 
+// "refs/pr/1" -> "refs%2Fpr%2F1"
+std::string one_component(std::string_view text) {
+  std::string out;
+  for (const char c : percent_encoded(text)) out += c == '/' ? std::string("%2F") : std::string(1, c);
+  return out;
+}
+
 Result<std::vector<RepoFile>> list_files(const HttpSource& source, const HubName& wanted,
                                          const Patience& patience, const Says& says) {
   std::vector<RepoFile> files;
   Url url = at_hub(source.hub(), "/api/models/" + percent_encoded(wanted.repo) + "/tree/" +
-                                     percent_encoded(wanted.revision) + "?recursive=true");
+                                     one_component(wanted.revision) + "?recursive=true");
   for (std::size_t pages = 1;; ++pages) {
     const auto page = get_document(source, url, kMaxPageBytes, patience, says);
     if (!page) return pass(page);
@@ -39,8 +46,8 @@ Result<std::vector<RepoFile>> list_files(const HttpSource& source, const HubName
     auto followed = redirected(page->head.url, next);
     if (!followed) return pass(followed);
     if (!same_origin(*followed, source.hub()))
-      return fail(ErrorCode::upstream_invalid, "the hub's listing goes on at " + followed->origin() + ", and " +
-                                                   source.hub().origin() +
+      return fail(ErrorCode::upstream_invalid, "the hub's listing goes on at " + followed->origin() +
+                                                   ", and " + source.hub().origin() +
                                                    " alone says which files a model has");
     url = std::move(*followed);
   }
@@ -88,7 +95,7 @@ Result<PullPlan> plan_from_hub(const HttpSource& source, const HubName& wanted,
   if (choice->kind == Choice::Kind::mlx) out.folder = repo;
   for (const RepoFile& file : choice->files) {
     const std::string target = "/" + percent_encoded(wanted.repo) + "/resolve/" +
-                               percent_encoded(wanted.revision) + "/" + percent_encoded(file.path);
+                               one_component(wanted.revision) + "/" + percent_encoded(file.path);
     out.items.push_back(
         {at_hub(source.hub(), target), repo / file.path, {file.size, file.sha256, file.git_oid}});
     out.of_unknown_bytes = out.of_unknown_bytes || !out.items.back().expected.has_digest();

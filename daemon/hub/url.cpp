@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/name_list.hpp"
+#include "config/utf8.hpp"
 
 namespace flyball::hub {
 namespace {
@@ -20,7 +21,7 @@ bool is_plain(unsigned char c) {
 
 Error url_error(std::string_view text, const std::string& why) {
   return Error{
-      ErrorCode::invalid_value, "the address " + config::quoted(printable(text)) + " " + why, {}, {}};
+      ErrorCode::invalid_value, "the address " + config::quoted(without_secrets(text)) + " " + why, {}, {}};
 }
 
 // Characters that may stand in a request line. A space or a line end in one would begin another header.
@@ -157,8 +158,8 @@ Result<Url> redirected(const Url& from, std::string_view location) {
 }
 
 bool is_loopback(const Url& url) {
-  const bool digits = std::ranges::all_of(
-      url.host, [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; });
+  const bool digits =
+      std::ranges::all_of(url.host, [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; });
   return url.host == "localhost" || url.host == "::1" || (digits && url.host.starts_with("127."));
 }
 
@@ -196,15 +197,37 @@ std::string percent_decoded(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
+  constexpr std::string_view kMark = "?";
   std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    const bool two_bytes = byte == 0xC2 && next < 0xA0;
-    out += byte < 0x20 || byte == 0x7F || two_bytes ? '?' : text[i];
-    i += two_bytes ? 1 : 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto first = static_cast<unsigned char>(text[at]);
+    const std::size_t bytes = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    const std::string_view one = text.substr(at, bytes);
+    const bool sound = is_utf8(one);
+    // U+0080 to U+009F are control characters, too; the others are U+200E, U+200F, U+202A to U+202E and
+    // U+2066 to U+2069.
+    const bool control = first < 0x20 || first == 0x7F || (first == 0xC2 && one < "\xC2\xA0");
+    const bool turns = one == "\u200E" || one == "\u200F" || (one >= "\u202A" && one <= "\u202E") ||
+                       (one >= "\u2066" && one <= "\u2069");
+    out += sound && !control && !turns ? one : kMark;
+    at += sound ? bytes : 1;
   }
   return out;
+}
+
+Error printable(Error error) {
+  error.message = printable(error.message);
+  return error;
+}
+
+std::string without_secrets(std::string_view words) {
+  words = words.substr(0, words.find_first_of("?#"));
+  const std::size_t scheme = words.find("://");
+  const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
+  const std::string_view authority = words.substr(begin, words.find('/', begin) - begin);
+  const std::size_t at = authority.rfind('@');
+  if (at == std::string_view::npos) return printable(words);
+  return printable(words.substr(0, begin)) + "..." + printable(words.substr(begin + at));
 }
 
 bool is_file_name(std::string_view name) {

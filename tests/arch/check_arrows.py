@@ -25,9 +25,10 @@ ROOMS = {
     "kernels": [["formats"], ["reference", "cpu", "opencl", "vulkan"], ["vulkan/software"]],
     "backends": [["model", "text/jinja", "grammar"], ["text", "constrain"], ["graph"], ["decode", "kv"], ["device"], ["spill"],
                  ["cpu", "opencl", "vulkan"], ["engine"], ["local"], ["worker"]],
-    "daemon": [["store", "discover", "http", "apps", "systemd", "metrics", "hub", "predict/statistics"], ["fleet"], ["usage", "measure"], ["predict"],
+    "daemon": [["store", "http", "apps", "systemd", "metrics", "predict/statistics"], ["fleet"], ["usage", "measure"], ["predict"],
                ["probe"], ["settings", "route"],
-               ["api"], ["api/calls"], ["api/openai", "api/ollama", "api/anthropic"], ["api/native"], ["api/table"], ["calibrate"], ["serve"], ["cli"]],
+               ["api"], ["api/calls"], ["api/openai", "api/ollama", "api/anthropic"], ["api/native"], ["api/table"], ["calibrate"], ["serve"], ["hub", "discover"],
+               ["cli"]],
 }
 # The one table of engine kinds. Elsewhere in NAMELESS an engine's name is data that a table, a file or a message brought.
 ENGINE_TABLE = {"config/engine_kinds.hpp"}

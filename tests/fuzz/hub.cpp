@@ -1,4 +1,4 @@
-// What a hub sends, of any bytes: a listing whose files stay in their folder or an error, and addresses that
+// Any bytes as a hub's answers: a listing whose files stay in their folder or an error, and addresses that
 // are sent back as they were read. The first line is an address, a redirect or a name, the rest a listing.
 #include <algorithm>
 #include <cstdint>

@@ -342,6 +342,55 @@ class ModelsPullTest(unittest.TestCase):
         self.assertIn("git digest", self.pull(repo, expect=69))
         self.assertEqual(self.named_files(), [])
 
+    def test_an_empty_folder_is_no_other_version(self):
+        repo = "org/tiny-mlx"
+        for name in ("config.json", "model.safetensors"):
+            self.hub.add(repo, name, b"{}" if name == "config.json" else self.model)
+        os.makedirs(os.path.join(self.models, repo))
+        self.pull(repo, expect=1)
+        self.assertEqual(len(self.named_files()), 2)
+        self.assertEqual([path for path in self.all_files() if ".part" in path], [])
+        self.run_models("rm", os.path.join(self.models, repo))
+        self.assertEqual(self.all_files(), [])
+        self.hub.hooks["/%s/resolve/main/config.json" % repo] = lambda request: self.hub.send(request, 404, b"")
+        self.pull(repo, expect=64)
+        self.assertEqual(self.all_files(), [])
+        self.assertFalse(os.path.exists(os.path.join(self.models, repo + ".part")))
+
+    def test_a_revision_with_slashes_is_one_part_of_an_address(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        self.hub.hooks["/api/models/%s/tree/refs%%2Fpr%%2F1" % REPO] = lambda request: self.hub.send(
+            request, 200, json.dumps(self.hub.listed[REPO]).encode())
+        self.hub.hooks["/%s/resolve/refs%%2Fpr%%2F1/tiny-Q8_0.gguf" % REPO] = lambda request: self.hub.send_file(
+            request, self.model)
+        self.pull("https://huggingface.co/%s/blob/refs%%2Fpr%%2F1/tiny-Q8_0.gguf" % REPO)
+        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
+
+    def leave_leftovers(self, file):
+        for end in (".part", ".part.json", ".sha256.new", ".part.json.new", ".source.json.new"):
+            open(file + end, "w").close()
+        os.mkdir(file + ".check.part")
+        os.symlink(file, os.path.join(file + ".check.part", "m.gguf"))
+
+    def test_leftovers_of_a_killed_pull_go(self):
+        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
+        file = self.path("tiny-Q8_0.gguf")
+        os.makedirs(os.path.dirname(file))
+        self.leave_leftovers(file)
+        self.pull(REPO, "--no-config")
+        self.assertEqual(self.all_files(), [file, file + ".sha256"])
+        self.leave_leftovers(file)
+        self.pull(REPO, "--no-config")
+        self.assertEqual(self.all_files(), [file, file + ".sha256"])
+        self.leave_leftovers(file)
+        self.run_models("rm", file + ".part")
+        self.run_models("rm", file)
+        self.assertEqual(self.all_files(), [])
+        self.assertEqual(os.listdir(self.models), [])
+        self.hub.hooks["/%s/resolve/main/tiny-Q8_0.gguf" % REPO] = lambda request: self.hub.send(request, 404, b"")
+        self.pull(REPO, expect=64)
+        self.assertEqual(self.all_files(), [])
+
     # ---- poor connections --------------------------------------------------------------------------------------------
 
     def test_a_server_that_breaks_off_is_asked_for_the_rest(self):

@@ -31,6 +31,9 @@ TEST(HubChoice, NamesAndAddressesOfAHubMeanTheSame) {
            {"org/repo/a/f.gguf", {.repo = "org/repo", .file = "a/f.gguf"}},
            {"https://huggingface.co/org/repo", {.repo = "org/repo"}},
            {"https://huggingface.co/org/repo/", {.repo = "org/repo"}},
+           {"org/repo:latest", {.repo = "org/repo"}},
+           {"https://huggingface.co/org/repo/blob/refs%2Fpr%2F1/f.gguf",
+            {.repo = "org/repo", .revision = "refs/pr/1", .file = "f.gguf"}},
            {"https://hf.co/org/repo/tree/v2", {.repo = "org/repo", .revision = "v2"}},
            {"https://huggingface.co/org/repo/resolve/main/f.gguf?download=true",
             {.repo = "org/repo", .file = "f.gguf"}},
@@ -59,8 +62,11 @@ TEST(HubChoice, AnotherServersAddressIsAFile) {
 }
 
 TEST(HubChoice, WordsThatNameNoModelAreRefused) {
-  for (const std::string words : {"", "repo", "org/", "/org/repo", "org/repo:", "org/../repo",
-                                  "org/repo/f.bin", "org/repo/f.gguf:Q8_0", "ftp://h/f.gguf", "org/re\npo"})
+  for (const std::string words :
+       {"", "repo", "org/", "/org/repo", "org/repo:", "org/../repo", "org/repo/f.bin", "org/repo/f.gguf:Q8_0",
+        "org/repo/f.gguf:latest", "org/repo.part", "https://hf.co/org%2Fa/repo",
+        "https://hf.co/org/repo/blob/%2e%2e/f.gguf", "https://hf.co/org/repo/blob/main/..%2f..%2ff.gguf",
+        "ftp://h/f.gguf", "org/re\npo"})
     EXPECT_FALSE(read_name(words, kHub).has_value()) << words;
 }
 
@@ -74,6 +80,11 @@ TEST(HubChoice, TheQuantizationIsTheLastWordThatIsOne) {
                                                         {"m-BF16-00001-of-00002.gguf", "BF16"},
                                                         {"phi-4k-instruct-q4.gguf", "q4"},
                                                         {"Qwen3-8B.gguf", ""},
+                                                        {"model_q8_0.gguf", "q8_0"},
+                                                        {"my_model_Q4_K_M.gguf", "Q4_K_M"},
+                                                        {"Q8_0/s.gguf", "Q8_0"},
+                                                        {"UD-Q4_K_XL/s-00001-of-00002.gguf", "UD-Q4_K_XL"},
+                                                        {"Q8_0/s-F16.gguf", "F16"},
                                                         {"F16-story-Q4_0.gguf", "Q4_0"},
                                                         {".gguf", ""}})
     EXPECT_EQ(quant_of(file), quant) << file;
@@ -94,6 +105,9 @@ TEST(HubChoice, AWishIsTakenWhateverItsCase) {
   EXPECT_EQ(chosen(paths, {.repo = "o/r", .quant = "Q5_K_M"}), "m-q5_k_m.gguf");
   EXPECT_EQ(chosen(paths, {.repo = "o/r", .quant = "q4_k_xl"}), "m-UD-Q4_K_XL.gguf");
   EXPECT_NE(chosen(paths, {.repo = "o/r", .quant = "Q4_0"}).find("has no quantization"), std::string::npos);
+  EXPECT_NE(chosen(paths, {.repo = "o/r", .quant = "q5_k_n"}).find("Q5_K_M\"?"), std::string::npos);
+  EXPECT_NE(chosen(paths, {.repo = "o/r", .file = "m-Q3_K_N.gguf"}).find("m-Q3_K_M.gguf\"?"),
+            std::string::npos);
   EXPECT_NE(chosen(paths, {.repo = "o/r", .quant = "q3_k_m"}).find("this build reads no"), std::string::npos);
   EXPECT_EQ(chosen(paths, {.repo = "o/r", .file = "m-Q3_K_M.gguf"}), "m-Q3_K_M.gguf");
   EXPECT_NE(chosen({"a-Q8_0.gguf", "b-Q8_0.gguf"}, {.repo = "o/r"}).find("name one of these files"),

@@ -21,5 +21,11 @@ TEST(PullProgress, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(progress_line(kMiB, 2 * kMiB, kMiB, milliseconds(100)), " 50 %  1 MiB of 2 MiB");
 }
 
+TEST(PullProgress, ALineIsCutBetweenCharacters) {
+  EXPECT_EQ(cut_to("Größe", 10), "Größe");
+  EXPECT_EQ(cut_to("Größe", 3), "Grö");
+  EXPECT_EQ(cut_to("Größe", 0), "");
+}
+
 }  // namespace
 }  // namespace flyball::cli

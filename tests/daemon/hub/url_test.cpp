@@ -81,6 +81,41 @@ TEST(HubUrl, AnOriginIsSchemeHostAndPort) {
     EXPECT_FALSE(same_origin(hub, url_of(other))) << other;
 }
 
+TEST(HubUrl, TextForATerminalHoldsNothingThatSteersIt) {
+  EXPECT_EQ(printable("Gr\xC3\xB6\xC3\x9F"
+                      "e \xE4\xBD\xA0 \xF0\x9F\x98\x80"),
+            "Gr\xC3\xB6\xC3\x9F"
+            "e \xE4\xBD\xA0 \xF0\x9F\x98\x80");
+  EXPECT_EQ(printable("a\x1b[2Jb\x7f\n"), "a?[2Jb??");
+  EXPECT_EQ(printable("a\xC2\x9B"
+                      "b\xFF"
+                      "c\xE2\x80\xAE"
+                      "d\xE2\x81\xA9"
+                      "e\xE4\xBD"),
+            "a?b?c?d?e??");
+}
+
+TEST(HubUrl, AddressesInMessagesHoldNoSecrets) {
+  EXPECT_EQ(without_secrets("https://h/a?key=secret"), "https://h/a");
+  EXPECT_EQ(without_secrets("https://me:secret@h:1/a@b#x"), "https://...@h:1/a@b");
+  EXPECT_EQ(without_secrets("me:secret@h/a"), "...@h/a");
+  EXPECT_EQ(without_secrets("org/repo:Q8_0"), "org/repo:Q8_0");
+  for (const std::string_view text : {"https://me:secret@h/a", "ftp://h/a?secret", "https://h:0/?secret"}) {
+    const auto url = parse_url(text);
+    ASSERT_FALSE(url.has_value()) << text;
+    EXPECT_EQ(url.error().message.find("secret"), std::string::npos) << url.error().message;
+  }
+}
+
+TEST(HubUrl, ThisMachineIsLoopback) {
+  for (const std::string_view text :
+       {"http://localhost:80", "http://127.0.0.1", "http://127.9.0.1:8", "http://[::1]"})
+    EXPECT_TRUE(is_loopback(url_of(text))) << text;
+  for (const std::string_view text :
+       {"http://127.0.0.1.example", "http://localhost.example", "http://10.0.0.1"})
+    EXPECT_FALSE(is_loopback(url_of(text))) << text;
+}
+
 TEST(HubUrl, NamesOfFilesStayInTheirFolder) {
   EXPECT_EQ(file_name_of(url_of("https://h/a/my%20model.gguf?x=/y")), "my model.gguf");
   for (const std::string_view text :
