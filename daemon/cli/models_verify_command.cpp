@@ -94,7 +94,9 @@ Result<std::vector<Verdict>> known_digests(const VerifyOptions& options) {
         (!options.models.empty() && std::ranges::find(options.models, model.id) == options.models.end()))
       continue;
     const auto files = hub::files_of(model.path);
-    add_files(out, folder->config, files, model.sha256,
+    std::error_code ignored;
+    const bool directory = std::filesystem::is_directory(model.path, ignored);  // has no pin
+    add_files(out, folder->config, files, directory ? "" : model.sha256,
               folder->config.place("models." + model.id + ".sha256"));
     all.insert(all.end(), files.begin(), files.end());
   }
