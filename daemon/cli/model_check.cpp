@@ -9,6 +9,7 @@
 
 #include "config/units.hpp"
 #include "daemon/cli/running_daemon.hpp"
+#include "daemon/cli/terminal.hpp"
 #include "daemon/hub/folder.hpp"
 #include "daemon/hub/part.hpp"
 #include "daemon/hub/url.hpp"
@@ -53,7 +54,7 @@ Result<void> check_model_file(const std::filesystem::path& model) {
                     (WIFSIGNALED(answer.status) ? " of signal " + std::to_string(WTERMSIG(answer.status))
                                                 : std::string()));
   return fail(error_code_from(code.get<std::string>()),
-              hub::printable(message.get<std::string>()).substr(0, kMostText));
+              terminal_text(message.get<std::string>()).substr(0, kMostText));
 }
 
 Result<void> check_model_parts(std::span<const std::filesystem::path> files,

@@ -92,7 +92,7 @@ std::string list_text(const ModelsFolder& folder, const std::vector<ListedModel>
   for (const ListedModel& one : models)
     rows.push_back({one.id.empty() ? "-" : one.id, one.file.empty() ? "-" : config::size_text(one.bytes),
                     one.origin, one.state, std::to_string(one.references),
-                    one.file.empty() ? "-" : hub::printable(one.file.string())});
+                    one.file.empty() ? "-" : terminal_text(one.file.string())});
   std::vector<std::size_t> widths(rows.front().size());
   for (const auto& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -103,7 +103,7 @@ std::string list_text(const ModelsFolder& folder, const std::vector<ListedModel>
   }
   return out + "\nFetched models lie in " +
          (folder.models_dir.empty() ? std::string("no known folder")
-                                    : hub::printable(folder.models_dir.string())) +
+                                    : terminal_text(folder.models_dir.string())) +
          ".\n";
 }
 

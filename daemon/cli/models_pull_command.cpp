@@ -81,7 +81,7 @@ Result<hub::PullPlan> plan_pull(const PullOptions& options, const hub::HttpSourc
   auto plan = hub::plan_from_hub(source, wanted, models_dir, {.tries = options.retries},
                                  [&](const std::string& note) {
                                    if (!options.quiet)
-                                     std::fprintf(stderr, "%s\n", hub::printable(note).c_str());
+                                     std::fprintf(stderr, "%s\n", terminal_text(note).c_str());
                                  });
   if (!plan || options.sha256.empty()) return plan;
   if (plan->items.size() != 1)
@@ -236,22 +236,23 @@ std::string pulled_json(const Pulled& pulled) {
 std::string pulled_text(const Pulled& pulled, const std::string& asked_id) {
   std::string out;
   for (const hub::Arrived& file : pulled.files)
-    out += (file.was_here ? "was here " : "fetched  ") + hub::printable(file.file.string()) + "  " +
+    out += (file.was_here ? "was here " : "fetched  ") + terminal_text(file.file.string()) + "  " +
            config::size_text(file.size) + "  sha256 " + file.sha256 +
-           (file.compared.empty() ? "" : " (" + hub::printable(file.compared) + ")") + "\n";
+           (file.compared.empty() ? "" : " (" + terminal_text(file.compared) + ")") + "\n";
   if (!pulled.trouble.empty())
     out +=
-        "This build does not run it, so the configuration is as it was: " + hub::printable(pulled.trouble) +
+        "This build does not run it, so the configuration is as it was: " + terminal_text(pulled.trouble) +
         "\n";
   if (!pulled.written.empty())
-    out += "wrote    " + hub::printable(pulled.written.string()) + ": the model is called " + pulled.id +
+    out += "wrote    " + terminal_text(pulled.written.string()) + ": the model is called " + pulled.id +
            (pulled.is_default ? ", and answers requests that name no model" : "") + "\n";
   else if (!pulled.id.empty())
     out += "The configuration has it already: it is called " + pulled.id +
            (asked_id.empty() || asked_id == pulled.id ? "" : ", and --id does not change that") + "\n";
   if (pulled.trouble.empty())
-    out += "\nAsk it:\n  flyball run --model " + shell_word(hub::printable(pulled.plan.model().string())) +
-           " 'What is prefill?'\n";
+    out += "\nAsk it:\n  flyball run --model " +
+           (pulled.id.empty() ? shell_word(terminal_text(pulled.plan.model().string())) : pulled.id) +
+           " \"Why is the sky blue?\"\n";
   return out;
 }
 

@@ -163,7 +163,7 @@ Result<Removed> remove_by_path(const RmOptions& options, const ModelsFolder& fol
   if (options.keep_file)
     return fail(ErrorCode::unsupported_value,
                 "--keep-file leaves the file of a model that is removed by its id, and " +
-                    config::quoted(hub::printable(options.name)) + " is a file: leave out one of both");
+                    config::quoted(terminal_text(options.name)) + " is a file: leave out one of both");
   const std::filesystem::path file = std::filesystem::absolute(options.name);
   if (hub::below(folder.models_dir, file).empty())
     return fail(ErrorCode::unsupported_value, "there is no model " + config::quoted(options.name) +
@@ -239,9 +239,9 @@ Result<Removed> remove_model(const RmOptions& options) {
 
 std::string removed_text(const Removed& removed) {
   std::string out;
-  if (!removed.entry.empty()) out += "removed  " + hub::printable(removed.entry.string()) + "\n";
+  if (!removed.entry.empty()) out += "removed  " + terminal_text(removed.entry.string()) + "\n";
   for (const std::filesystem::path& file : removed.files)
-    out += "removed  " + hub::printable(file.string()) + "\n";
+    out += "removed  " + terminal_text(file.string()) + "\n";
   if (!removed.kept.empty()) out += "The model's file stays: " + removed.kept + ".\n";
   if (!removed.reload.empty()) out += "\nHave the running daemon read it:\n  " + removed.reload + "\n";
   return out;

@@ -149,14 +149,14 @@ void hash_all(std::vector<Verdict>& verdicts, const std::function<bool(const Ver
 }
 
 std::string verdict_text(const Verdict& one) {
-  std::string out = hub::printable(one.files.front().string());
+  std::string out = terminal_text(one.files.front().string());
   if (one.files.size() > 1) out += " and its other shards";
   out += std::string(": ") + one.word();
-  if (!one.trouble.empty()) return out + " (" + hub::printable(one.trouble) + ")\n";
+  if (!one.trouble.empty()) return out + " (" + terminal_text(one.trouble) + ")\n";
   if (one.known.empty() || one.known == one.own) return out + "\n";
   const std::string what =
-      one.users.empty() ? shell_word(hub::printable(one.files.front().string())) : one.users.front();
-  return out + " (sha256 " + one.own + ", expected " + one.known + " by " + hub::printable(one.source) +
+      one.users.empty() ? shell_word(terminal_text(one.files.front().string())) : one.users.front();
+  return out + " (sha256 " + one.own + ", expected " + one.known + " by " + terminal_text(one.source) +
          "): remove it (flyball models rm " + what + ") and pull it again\n";
 }
 

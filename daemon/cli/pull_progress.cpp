@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "config/units.hpp"
+#include "daemon/cli/terminal.hpp"
 #include "daemon/hub/url.hpp"
 
 namespace flyball::cli {
@@ -74,7 +75,7 @@ void PullProgress::at(const hub::Item& item, std::uint64_t bytes, bool arriving)
   std::uint64_t& have = have_[item.file];
   if (arriving && bytes > have) arrived_ += bytes - have;
   have = bytes;
-  if (const std::string name = hub::printable(item.file.filename().string()); name != file_) {
+  if (const std::string name = terminal_text(item.file.filename().string()); name != file_) {
     file_ = name;
     if (style_ == Style::lines)
       std::fprintf(stderr, "%s%s%s\n", name.c_str(), item.expected.size ? ": " : "",
@@ -98,7 +99,7 @@ void PullProgress::draw() {
 
 void PullProgress::says(const std::string& note) {
   if (style_ == Style::none) return;
-  std::fprintf(stderr, "%s%s\n", drawn_once_ ? "\r\033[K" : "", hub::printable(note).c_str());
+  std::fprintf(stderr, "%s%s\n", drawn_once_ ? "\r\033[K" : "", terminal_text(note).c_str());
 }
 
 void PullProgress::end() {
