@@ -240,9 +240,8 @@ std::string pulled_text(const Pulled& pulled, const std::string& asked_id) {
            config::size_text(file.size) + "  sha256 " + file.sha256 +
            (file.compared.empty() ? "" : " (" + terminal_text(file.compared) + ")") + "\n";
   if (!pulled.trouble.empty())
-    out +=
-        "This build does not run it, so the configuration is as it was: " + terminal_text(pulled.trouble) +
-        "\n";
+    out += "This build does not run it, so the configuration is as it was: " + terminal_text(pulled.trouble) +
+           "\n";
   if (!pulled.written.empty())
     out += "wrote    " + terminal_text(pulled.written.string()) + ": the model is called " + pulled.id +
            (pulled.is_default ? ", and answers requests that name no model" : "") + "\n";

@@ -289,7 +289,7 @@ Attempt<void> HttpSource::get(const Request& request, const OnHead& on_head, con
         return std::unexpected(std::move(hands.error()));
       end = exchange.run(tls, message, on_head, on_bytes);
     } else {
-      end = exchange.run(*tcp, message, on_head, on_bytes);
+      end = exchange.run(tcp, message, on_head, on_bytes);
     }
     if (!end) return std::unexpected(std::move(end.error()));
     if (end->location.empty()) return {};

@@ -777,7 +777,7 @@ class ModelsPullTest(unittest.TestCase):
             environment.pop(name, None)
         ended = flyball("models", "pull", self.hub.url + "/files/m.gguf", env=environment)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-        file = os.path.join(home, ".local/share/flyball/models/127.0.0.1_%d/m.gguf" % self.hub.port)
+        file = os.path.join(home, ".local/share/flyball/models/127.0.0.1_%d/files/m.gguf" % self.hub.port)
         self.assert_holds(file, self.model)
         self.assertIn("answers requests that name no model", ended.stdout)
         self.assertTrue(os.path.exists(os.path.join(home, ".config/flyball/config.yaml")))

@@ -160,7 +160,7 @@ class ReadmeTest(unittest.TestCase):
         said = self.run_block(have)
         self.assertRegex(said, r"(?m)^  qwen3:8b$")
         self.assertIn("requests that name no model go to qwen3:8b", said)
-        self.assertRegex(said, r"\w\s*$", "the model answered")
+        self.assertRegex(said, r"flyball serve\n\w.*\n$", "the model answered")
         self.stand_in_for_the_network()
         said = self.run_block(pull)
         self.assertIn("qwen3 on cpu", said)

@@ -75,9 +75,8 @@ TEST_F(OllamaStore, SaysWhatIsWrongWithAModelAndHowToMendIt) {
   model("registry.ollama.ai/library/pipe/1b", 'e', 0);
   ::mkfifo((folder_.root() / ("blobs/sha256-" + digest('e'))).c_str(), 0600);
   manifest("registry.ollama.ai/library/cloud/latest", R"({"layers": null})");
-  manifest(
-      "registry.ollama.ai/library/out/latest",
-      R"({"layers": [{"mediaType": "application/vnd.ollama.image.model", "size": 1, )"
+  manifest("registry.ollama.ai/library/out/latest",
+           R"({"layers": [{"mediaType": "application/vnd.ollama.image.model", "size": 1, )"
            R"("digest": "sha256:../../x"}]})");
   manifest("registry.ollama.ai/library/large/latest", std::string(2 << 20, ' '));
   model("registry.ollama.ai/library/lora/1b", 'a', 5,
