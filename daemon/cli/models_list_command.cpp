@@ -109,7 +109,7 @@ std::string list_text(const ModelsFolder& folder, const std::vector<ListedModel>
 
 int run_list(const ListOptions& options) {
   const auto folder = models_folder(options.config);
-  if (!folder) return report(hub::printable(folder.error()));
+  if (!folder) return report(terminal_text(folder.error()));
   const auto models = all_models(*folder);
   const std::string out = options.json ? list_json(*folder, models) : list_text(*folder, models);
   return std::fputs(out.c_str(), stdout) < 0 ? kIo : kOk;

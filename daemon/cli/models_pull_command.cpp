@@ -280,7 +280,7 @@ int reload_daemon(const PullOptions& options, const Pulled& pulled) {
 int run_pull(PullOptions options) {
   options.sha256 = hub::lower(options.sha256);
   const auto pulled = pull(options);
-  if (!pulled) return report(hub::printable(pulled.error()));
+  if (!pulled) return report(terminal_text(pulled.error()));
   const std::string out = options.json    ? pulled_json(*pulled)
                           : options.quiet ? ""
                                           : pulled_text(*pulled, options.id);

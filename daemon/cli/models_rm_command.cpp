@@ -259,7 +259,7 @@ std::string removed_json(const Removed& removed) {
 
 int run_rm(const RmOptions& options) {
   const auto removed = remove_model(options);
-  if (!removed) return report(hub::printable(removed.error()));
+  if (!removed) return report(terminal_text(removed.error()));
   const std::string out = options.json ? removed_json(*removed) : removed_text(*removed);
   return std::fputs(out.c_str(), stdout) < 0 ? kIo : kOk;
 }

@@ -162,7 +162,7 @@ std::string verdict_text(const Verdict& one) {
 
 int run_verify(const VerifyOptions& options) {
   auto verdicts = known_digests(options);
-  if (!verdicts) return report(hub::printable(verdicts.error()));
+  if (!verdicts) return report(terminal_text(verdicts.error()));
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   bool all_right = true, printed = true;
   hash_all(*verdicts, [&](const Verdict& one) {

@@ -9,6 +9,7 @@
 #include "config/name_list.hpp"
 #include "config/table.hpp"
 #include "config/units.hpp"
+#include "config/terminal_text.hpp"
 
 namespace flyball::hub {
 namespace {
@@ -214,7 +215,7 @@ Result<Choice> choose_quant(std::vector<Candidate> candidates, const HubName& wa
     std::erase_if(candidates, [&](const Candidate& c) { return upper(c.quant) != upper(quant); });
   if (candidates.empty())
     return fail(ErrorCode::unsupported_value, wanted.repo + " has no quantization " +
-                                                  config::quoted(printable(quant)) +
+                                                  config::quoted(terminal_text(quant)) +
                                                   config::did_you_mean(upper(quant), quants) + there);
   if (candidates.size() > 1)
     return fail(ErrorCode::unsupported_value, wanted.repo + " has several models of the quantization " +

@@ -21,6 +21,7 @@
 
 #include "config/name_list.hpp"
 #include "config/units.hpp"
+#include "config/terminal_text.hpp"
 
 namespace flyball::hub {
 namespace {
@@ -125,7 +126,7 @@ class Exchange {
     if (!coding.empty() && coding != "identity")
       return failed(ErrorCode::upstream_invalid,
                     url_.shown() + " sends the content coding " +
-                        config::quoted(printable(std::string_view(coding.data(), coding.size()))) +
+                        config::quoted(terminal_text(std::string_view(coding.data(), coding.size()))) +
                         ", which nobody asked for",
                     false);
     const auto wanted = on_head(head);

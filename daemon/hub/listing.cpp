@@ -7,6 +7,7 @@
 
 #include "config/json_reader.hpp"
 #include "config/name_list.hpp"
+#include "config/terminal_text.hpp"
 #include "daemon/hub/url.hpp"
 
 namespace flyball::hub {
@@ -37,7 +38,7 @@ Result<RepoFile> read_entry(const nlohmann::json& entry) {
   RepoFile file;
   file.path = text_at(entry, "path");
   if (!is_safe_path(file.path))
-    return std::unexpected(listing_error("has the path " + config::quoted(printable(file.path)) +
+    return std::unexpected(listing_error("has the path " + config::quoted(terminal_text(file.path)) +
                                          ", which is refused: it could leave the folder of models"));
   const auto* const lfs = found(entry, "lfs");
   const bool large = lfs && lfs->is_object();
@@ -46,7 +47,7 @@ Result<RepoFile> read_entry(const nlohmann::json& entry) {
     return std::unexpected(listing_error("has no size for " + config::quoted(file.path)));
   file.size = size->get<std::uint64_t>();
   if (file.size > kMaxFileBytes)
-    return std::unexpected(listing_error("gives " + config::quoted(printable(file.path)) + " " +
+    return std::unexpected(listing_error("gives " + config::quoted(terminal_text(file.path)) + " " +
                                          std::to_string(file.size) + " bytes, the limit is " +
                                          std::to_string(kMaxFileBytes)));
   const std::string oid = lower(text_at(large ? *lfs : entry, "oid"));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/name_list.hpp"
-#include "config/utf8.hpp"
+#include "config/terminal_text.hpp"
 
 namespace flyball::hub {
 namespace {
@@ -196,43 +196,19 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::string_view kMark = "?";
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto first = static_cast<unsigned char>(text[at]);
-    const std::size_t bytes = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    const std::string_view one = text.substr(at, bytes);
-    const bool sound = is_utf8(one);
-    // U+0080 to U+009F are control characters, too; the others are U+200E, U+200F, U+202A to U+202E and
-    // U+2066 to U+2069.
-    const bool control = first < 0x20 || first == 0x7F || (first == 0xC2 && one < "\xC2\xA0");
-    const bool turns = one == "\u200E" || one == "\u200F" || (one >= "\u202A" && one <= "\u202E") ||
-                       (one >= "\u2066" && one <= "\u2069");
-    out += sound && !control && !turns ? one : kMark;
-    at += sound ? bytes : 1;
-  }
-  return out;
-}
-
-Error printable(Error error) {
-  error.message = printable(error.message);
-  return error;
-}
-
 std::string without_secrets(std::string_view words) {
   words = words.substr(0, words.find_first_of("?#"));
   const std::size_t scheme = words.find("://");
   const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
   const std::string_view authority = words.substr(begin, words.find('/', begin) - begin);
   const std::size_t at = authority.rfind('@');
-  if (at == std::string_view::npos) return printable(words);
-  return printable(words.substr(0, begin)) + "..." + printable(words.substr(begin + at));
+  if (at == std::string_view::npos) return terminal_text(words);
+  return terminal_text(words.substr(0, begin)) + "..." + terminal_text(words.substr(begin + at));
 }
 
 bool is_file_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxFileNameBytes && name != "." && name != ".." &&
-         name.find_first_of("/\\") == std::string_view::npos && printable(name) == name;
+         name.find_first_of("/\\") == std::string_view::npos && terminal_text(name) == name;
 }
 
 std::string file_name_of(const Url& url) {

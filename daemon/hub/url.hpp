@@ -42,12 +42,8 @@ std::string lower(std::string_view text);  // ASCII letters
 std::string percent_encoded(std::string_view path);
 // The reverse; "" where a percent sign has no two digits behind it.
 std::string percent_decoded(std::string_view text);
-// A stranger's text for a terminal: control characters, marks that turn the direction of text and bytes that
-// are no UTF-8 as '?'.
-std::string printable(std::string_view text);
-Error printable(Error error);  // its message
 // An address or a name as it was typed, for messages: without its query and what stands before '@', which may
-// be secrets. Printable.
+// be secrets. Fit for a terminal.
 std::string without_secrets(std::string_view words);
 // True for a name from the network that can name a file within one folder, beside the names made from it.
 bool is_file_name(std::string_view name);

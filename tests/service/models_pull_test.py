@@ -637,7 +637,8 @@ class ModelsPullTest(unittest.TestCase):
         self.assert_holds(self.url_path("m.gguf", "a"), self.model)
         self.assert_holds(self.url_path("m.gguf", "b/c"), other)
         self.assertEqual(len(self.named_files()), 4)
-        self.assertEqual(len([row for row in json.loads(self.run_models("list", "--json"))["models"] if row["file"]]), 4)
+        rows = json.loads(self.run_models("list", "--json"))["models"]
+        self.assertEqual(len([row for row in rows if row["file"]]), 4)
 
     def test_a_file_of_an_address_is_compared_with_the_servers(self):
         other = self.model.replace(b"general.name", b"general.nome")
@@ -850,7 +851,8 @@ class ModelsPullTest(unittest.TestCase):
         path = "/api/models/%s/tree/main" % REPO
         self.redirect(self.hub, path, other.url + path)
         self.assertIn("hub.url", self.pull(REPO, expect=69))
-        self.hub.hooks[path] = lambda request: self.hub.send(request, 200, b"[]", Link='<%s%s>; rel="next"' % (other.url, path))
+        more = '<%s%s>; rel="next"' % (other.url, path)
+        self.hub.hooks[path] = lambda request: self.hub.send(request, 200, b"[]", Link=more)
         self.assertIn("goes on at " + other.url, self.pull(REPO, expect=69))
         self.assertEqual(len(other.log), 1)
         self.redirect(self.hub, path, self.hub.url + "/api/models/renamed/tree/main")
@@ -960,7 +962,8 @@ class ModelsPullTest(unittest.TestCase):
         for text in (mine, more, ours + "max_queue: 7\n"):
             with open(entry, "w") as out:
                 out.write(text)
-            self.assertIn("model-tiny-Q8_0.yaml:%d:" % (5 if text == more else 4), self.run_models("rm", "tiny-Q8_0", expect=78))
+            place = "model-tiny-Q8_0.yaml:%d:" % (5 if text == more else 4)
+            self.assertIn(place, self.run_models("rm", "tiny-Q8_0", expect=78))
             self.assertTrue(os.path.exists(entry))
             self.assert_holds(file, self.model)
         with open(entry, "w") as out:
@@ -1026,8 +1029,9 @@ class ModelsPullTest(unittest.TestCase):
                 begun.set()
                 go_on.wait()
         self.hub.hooks[path] = lambda request: self.hub.send_file(request, self.model, before_piece=wait)
+        # A shell's "&" has its programs ignore Ctrl-C.
         first = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--config", self.config],
-                                 env=self.environment,  # SIGINT as a person sends it, also behind a shell's "&"
+                                 env=self.environment,
                                  preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         begun.wait()
         self.assertIn("another process", self.pull(REPO, expect=74))
