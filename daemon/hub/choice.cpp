@@ -8,8 +8,8 @@
 #include "backends/model/split_name.hpp"
 #include "config/name_list.hpp"
 #include "config/table.hpp"
-#include "config/units.hpp"
 #include "config/terminal_text.hpp"
+#include "config/units.hpp"
 
 namespace flyball::hub {
 namespace {

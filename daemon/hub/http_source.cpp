@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "config/name_list.hpp"
-#include "config/units.hpp"
 #include "config/terminal_text.hpp"
+#include "config/units.hpp"
 
 namespace flyball::hub {
 namespace {

@@ -258,7 +258,8 @@ class ModelsFindTest(unittest.TestCase):
         found = self.found()
         kinds = {o["name"]: o["kind"] for o in found["obstacles"]}
         self.assertEqual((kinds["escape:1b"], kinds["short:1b"], kinds["deep:1b"]), ("damaged",) * 3)
-        self.assertIn("good:1b", {m["id"] for m in found["models"]} | set(sum((m["also"] for m in found["models"]), [])))
+        names = {m["id"] for m in found["models"]} | {name for m in found["models"] for name in m["also"]}
+        self.assertIn("good:1b", names)
         for model in found["models"]:
             self.assertRegex(model["id"], r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$")
 
@@ -274,7 +275,8 @@ class ModelsFindTest(unittest.TestCase):
         with open(path, "rb") as f:
             size = len(f.read())
         # The command has let the user in.
-        seen = subprocess.run(["cat", path], user="nobody", group="nogroup", extra_groups=[], capture_output=True, check=True)
+        seen = subprocess.run(["cat", path], user="nobody", group="nogroup", extra_groups=[], capture_output=True,
+                              check=True)
         self.assertEqual(len(seen.stdout), size)
         (model,) = self.found("--user", "nobody")["models"]
         self.assertNotIn("closed", model)

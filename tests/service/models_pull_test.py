@@ -1058,7 +1058,8 @@ class ModelsPullTest(unittest.TestCase):
             self.hub.listed.clear()
             self.hub.add(REPO, "tiny-Q8_0.gguf", self.model + b"more")
             self.assertIn("kill -HUP", reload_of_pull(), "the daemon has another file of the same name")
-            self.assertIn("kill -HUP", flyball("models", "rm", "tiny-Q8_0", "--config", daemon.config, env=environment).stdout)
+            removed = flyball("models", "rm", "tiny-Q8_0", "--config", daemon.config, env=environment)
+            self.assertIn("kill -HUP", removed.stdout)
 
     # ---- killed at any moment ----------------------------------------------------------------------------------------
 
