@@ -37,6 +37,17 @@ std::optional<FileId> file_id(const std::filesystem::path& path) {
   return FileId(s.st_dev, s.st_ino);
 }
 
+// Another name of a model that is known. Ollama's clients may use any of its names, so all of them will be
+// ids; the shortest one goes first.
+void add_name(ExaminedModel& model, discover::FoundModel found, discover::StoreKind store) {
+  if (model.found.name == found.name) return;
+  if (store == discover::StoreKind::ollama && model.store == store) {
+    if (found.stem.size() < model.found.stem.size()) std::swap(model.found, found);
+    model.aliases.push_back(found.stem);
+  }
+  model.also.push_back(found.name);
+}
+
 // All models of all stores; a file that several stores have is one.
 std::vector<ExaminedModel> merged(std::span<const discover::StoreContents> stores) {
   std::vector<ExaminedModel> out;
@@ -47,7 +58,7 @@ std::vector<ExaminedModel> merged(std::span<const discover::StoreContents> store
       if (id) {
         const auto [at, added] = known.emplace(*id, out.size());
         if (!added) {
-          if (out[at->second].found.name != found.name) out[at->second].also.push_back(found.name);
+          add_name(out[at->second], found, store.kind);
           continue;
         }
       }
@@ -82,6 +93,9 @@ void give_ids(std::vector<ExaminedModel>& models, const config::Config& config) 
     for (int n = 2; taken.contains(model.id); ++n)
       model.id = model_id_from(model.found.stem).substr(0, 120) + "-" + std::to_string(n);
     taken.insert(model.id);
+    std::erase_if(model.aliases, [&](const std::string& alias) {
+      return model_id_from(alias) != alias || !taken.insert(alias).second;
+    });
   }
 }
 

@@ -36,6 +36,7 @@ struct ExaminedModel {
   std::size_t store_index = 0;  // among those that examine() was given
   std::string id;               // unique among all; of a configured model its own
   bool configured = false;
+  std::vector<std::string> aliases;              // further names of Ollama's for the same file, as ids
   std::vector<std::string> also;                 // names of the same file in other stores
   std::string family, quantization;              // "": the file does not say
   std::map<std::string, std::uint64_t> tensors;  // by type

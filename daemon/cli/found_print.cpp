@@ -1,5 +1,6 @@
 #include "daemon/cli/found_print.hpp"
 
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,12 +71,24 @@ void print_model(const ExaminedModel& m, const Found& found, std::size_t number)
   if (!m.closed.empty()) line(closed_text(m, *found.reader));
 }
 
+// Root sees what lies behind a closed folder, and names the command that opens it to this user. sudo does not
+// look for programs where the user does.
+std::string remedy_of(const discover::Obstacle& obstacle) {
+  if (obstacle.kind != discover::Obstacle::Kind::closed || ::geteuid() == 0) return obstacle.remedy;
+  std::error_code failed;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const passwd* const self = ::getpwuid(::geteuid());
+  if (failed || self == nullptr) return obstacle.remedy;
+  return "sudo " + shell_word(program.string()) + " models find --user " + shell_word(self->pw_name);
+}
+
 void print_obstacle(const discover::Obstacle& obstacle) {
   const std::string path = shown_path(obstacle.path);
   std::printf(
       "  %s\n      %s: %s %s\n", obstacle.name.empty() ? path.c_str() : terminal_text(obstacle.name).c_str(),
       std::string(to_string(obstacle.kind)).c_str(), path.c_str(), terminal_text(obstacle.what).c_str());
-  if (!obstacle.remedy.empty()) std::printf("      remedy: %s\n", terminal_text(obstacle.remedy).c_str());
+  const std::string remedy = remedy_of(obstacle);
+  if (!remedy.empty()) std::printf("      remedy: %s\n", terminal_text(remedy).c_str());
 }
 
 std::string server_text(const LocalServer& server) {
@@ -192,7 +205,7 @@ void print_json(const Found& found, const std::optional<WrittenModels>& written)
                                   {"name", obstacle.name},
                                   {"path", obstacle.path.string()},
                                   {"what", obstacle.what},
-                                  {"remedy", obstacle.remedy}});
+                                  {"remedy", remedy_of(obstacle)}});
   for (const GoneModel& gone : found.gone)
     out["gone"].push_back({{"id", gone.id}, {"path", gone.path.string()}, {"place", gone.place}});
   for (const LocalServer& server : found.servers)

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "config/app_models.hpp"
+#include "config/terminal_text.hpp"
 #include "config/utf8.hpp"
 #include "daemon/cli/operators_file.hpp"
 #include "daemon/settings/config_files.hpp"
@@ -28,6 +29,8 @@ std::filesystem::path own_config() {
 
 Result<void> check_model(const NewModel& model) {
   if (auto ok = check_id(model.id, "id"); !ok) return pass(ok);
+  for (const std::string& alias : model.aliases)
+    if (auto ok = check_id(alias, "aliases"); !ok) return pass(ok);
   const std::string path = model.path.string();
   if (!is_utf8(path) || std::ranges::any_of(path, [](unsigned char c) { return c < 0x20 || c == 0x7F; }))
     return fail(ErrorCode::unsupported_value,
@@ -44,6 +47,11 @@ std::string entry_text(const NewModel& model, const std::string& default_model) 
       "models:\n"
       "  " +
       yaml_id(model.id) + ":\n    path: " + yaml_quoted(model.path.string()) + "\n";
+  if (!model.aliases.empty()) {
+    out += "    aliases: [";
+    for (const std::string& alias : model.aliases) out += (out.back() == '[' ? "" : ", ") + yaml_id(alias);
+    out += "]\n";
+  }
   if (!model.sha256.empty()) out += "    sha256: " + yaml_quoted(model.sha256) + "\n";
   constexpr std::uint32_t kServed = 4096;  // tokens, of a model without `context`
   if (model.longest > kServed)
@@ -165,6 +173,20 @@ Result<WrittenModels> write_models(const std::filesystem::path& config_file,
   if (auto after = config::load_config(out.config_file); !after) return pass(after);
   files.keep();
   return out;
+}
+
+std::string ask_text(const std::string& id, const std::filesystem::path& path, const std::string& config) {
+  return "\nAsk it without a daemon:\n  flyball run --model " +
+         (config.empty() ? id : shell_word(terminal_text(path.string()))) + " \"Why is the sky blue?\"\n";
+}
+
+std::string serve_text(const std::string& reload, bool made_config, const std::string& config) {
+  const std::string serve =
+      "  flyball serve" + (config.empty() ? "" : " --config " + shell_word(terminal_text(config))) + "\n";
+  if (reload.empty()) return "Start the daemon:\n" + serve;
+  if (made_config)
+    return "A daemon runs on the shipped configuration. Stop it, and start it on this one:\n" + serve;
+  return "Have the running daemon read it, if it serves this configuration:\n  " + reload + "\n";
 }
 
 std::string reload_command(const config::Config& config, const std::filesystem::path& config_file) {

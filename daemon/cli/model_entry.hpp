@@ -18,6 +18,7 @@ struct NewModel {
   std::string id;
   std::filesystem::path path;  // absolute; UTF-8 without control characters
   std::string sha256 = {};     // "" or 64 hex digits
+  std::vector<std::string> aliases = {};
   std::uint32_t longest = 0;   // tokens that fit here, for a comment; 0: not known
 };
 
@@ -32,6 +33,11 @@ struct WrittenModels {
 // drop-ins than a configuration may have), io_error.
 Result<WrittenModels> write_models(const std::filesystem::path& config_file,
                                    std::span<const NewModel> models);
+
+// The command that asks a model without a daemon, in words. config: `--config` as it was given.
+std::string ask_text(const std::string& id, const std::filesystem::path& path, const std::string& config);
+// The command that brings the model to every app. reload: of reload_command().
+std::string serve_text(const std::string& reload, bool made_config, const std::string& config);
 
 // An id in the shape that config.yaml takes, from any name: "Qwen3 0.6B (Q8)" becomes "Qwen3-0.6B-Q8".
 // "model" where nothing is left.

@@ -105,7 +105,8 @@ Models all_that_fit(const Found& found) {
 // The model of this id, or of this name in its store.
 Result<const ExaminedModel*> model_called(const Found& found, const std::string& word) {
   const auto model = std::ranges::find_if(found.models, [&](const ExaminedModel& one) {
-    return one.id == word || one.found.name == word || std::ranges::find(one.also, word) != one.also.end();
+    return one.id == word || one.found.name == word || std::ranges::find(one.also, word) != one.also.end() ||
+           std::ranges::find(one.aliases, word) != one.aliases.end();
   });
   if (model == found.models.end()) {
     const Models candidates = candidates_of(found);
@@ -168,20 +169,12 @@ std::uint32_t longest_context(const ExaminedModel& model) {
   return out;
 }
 
-void print_written(const WrittenModels& written, const std::string& id, const std::string& reload) {
+void print_written(const WrittenModels& written) {
   if (written.made_config)
     std::printf("wrote %s, the shipped configuration\n", terminal_text(written.config_file.string()).c_str());
   for (const auto& file : written.files) std::printf("wrote %s\n", terminal_text(file.string()).c_str());
   if (!written.default_model.empty())
     std::printf("requests that name no model go to %s\n", written.default_model.c_str());
-  std::printf("\nAsk it without a daemon:\n  flyball run --model %s \"Why is the sky blue?\"\n", id.c_str());
-  if (reload.empty())
-    std::printf("Start the daemon:\n  flyball serve\n");
-  else if (written.made_config)
-    std::printf(
-        "A daemon runs on the shipped configuration. Stop it, and start it on this one:\n  flyball serve\n");
-  else
-    std::printf("Have the running daemon read it, if it serves this configuration:\n  %s\n", reload.c_str());
 }
 
 int write(const Found& found, const FindOptions& o, const config::Config& config,
@@ -194,7 +187,10 @@ int write(const Found& found, const FindOptions& o, const config::Config& config
   std::set<const ExaminedModel*> taken;
   for (const ExaminedModel* model : *models) {
     if (!taken.insert(model).second) continue;
-    entries.push_back({model->id, model->found.path, "", longest_context(*model)});
+    entries.push_back({.id = model->id,
+                       .path = model->found.path,
+                       .aliases = model->aliases,
+                       .longest = longest_context(*model)});
     if (!fits_somewhere(*model))
       std::fprintf(stderr, "flyball: warning: %s fits into no memory of this machine\n", model->id.c_str());
   }
@@ -209,7 +205,12 @@ int write(const Found& found, const FindOptions& o, const config::Config& config
   if (o.json)
     print_json(found, *written);
   else
-    print_written(*written, entries.front().id, reload_command(config, written->config_file));
+    print_written(*written);
+  const NewModel& first = entries.front();
+  const std::string steps =
+      ask_text(first.id, first.path, o.config) +
+      serve_text(reload_command(config, written->config_file), written->made_config, o.config);
+  if (!o.json) std::fputs(steps.c_str(), stdout);
   return kOk;
 }
 

@@ -48,6 +48,7 @@ struct Pulled {
   std::filesystem::path config_file;  // "": there is none
   std::string trouble;                // why this build does not run it
   std::string reload;                 // the command for a running daemon
+  bool made_config = false;           // a daemon that runs has the shipped one
 };
 
 // The token is read where it may be sent, so that a wrong one disturbs nothing else.
@@ -99,12 +100,7 @@ Result<hub::PullPlan> plan_pull(const PullOptions& options, const hub::HttpSourc
 
 // A name that no model may have, or that another one has, is better known before gigabytes are fetched.
 Result<void> check_pull_id(const Pulled& pulled, const config::Config& config, const std::string& id) {
-  config::Findings findings;
-  config::Node node;
-  node.kind = config::Node::Kind::scalar;
-  node.text = id;
-  config::check_shape(node, config::id(), "--id", findings);
-  if (!findings.empty()) return fail(ErrorCode::unsupported_value, findings.front().message, "--id");
+  if (auto ok = check_id(id, "--id"); !ok) return ok;
   const auto taken = std::ranges::find_if(
       config.models, [&](const config::ModelEntry& model) { return config::is_called(model, id); });
   if (taken == config.models.end() || taken->path == pulled.plan.model()) return {};
@@ -165,6 +161,7 @@ Result<void> add_to_config(const PullOptions& options, Pulled& pulled, const con
   pulled.written = written->files.front();
   pulled.is_default = !written->default_model.empty();
   pulled.config_file = written->config_file;
+  pulled.made_config = written->made_config;
   return {};
 }
 
@@ -233,7 +230,7 @@ std::string pulled_json(const Pulled& pulled) {
   return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string pulled_text(const Pulled& pulled, const std::string& asked_id) {
+std::string pulled_text(const Pulled& pulled, const std::string& asked_id, const std::string& config) {
   std::string out;
   for (const hub::Arrived& file : pulled.files)
     out += (file.was_here ? "was here " : "fetched  ") + terminal_text(file.file.string()) + "  " +
@@ -249,16 +246,18 @@ std::string pulled_text(const Pulled& pulled, const std::string& asked_id) {
     out += "The configuration has it already: it is called " + pulled.id +
            (asked_id.empty() || asked_id == pulled.id ? "" : ", and --id does not change that") + "\n";
   if (pulled.trouble.empty())
-    out += "\nAsk it:\n  flyball run --model " +
-           (pulled.id.empty() ? shell_word(terminal_text(pulled.plan.model().string())) : pulled.id) +
-           " \"Why is the sky blue?\"\n";
+    out += ask_text(pulled.id, pulled.plan.model(), pulled.id.empty() ? "none" : config);
   return out;
 }
 
 // A running daemon learns of the model when its files are read again: at once by --reload or where a person
 // says so.
 int reload_daemon(const PullOptions& options, const Pulled& pulled) {
-  if (pulled.reload.empty()) return kOk;
+  if (pulled.made_config || pulled.reload.empty()) {
+    if (!pulled.written.empty() && !options.json && !options.quiet)
+      std::fputs(serve_text(pulled.reload, pulled.made_config, options.config).c_str(), stdout);
+    return kOk;
+  }
   bool wanted = options.reload;
   if (!wanted && !options.json && !options.quiet && stdin_is_terminal() && stdout_is_terminal()) {
     std::printf("\nA daemon runs. Have it read the configuration again (%s)? [Y/n] ", pulled.reload.c_str());
@@ -269,7 +268,7 @@ int reload_daemon(const PullOptions& options, const Pulled& pulled) {
   }
   if (!wanted) {
     if (!options.json && !options.quiet)
-      std::printf("\nHave the running daemon read it:\n  %s\n", pulled.reload.c_str());
+      std::fputs(serve_text(pulled.reload, false, options.config).c_str(), stdout);
     return kOk;
   }
   if (std::system(pulled.reload.c_str()) == 0) return kOk;
@@ -283,7 +282,7 @@ int run_pull(PullOptions options) {
   if (!pulled) return report(terminal_text(pulled.error()));
   const std::string out = options.json    ? pulled_json(*pulled)
                           : options.quiet ? ""
-                                          : pulled_text(*pulled, options.id);
+                                          : pulled_text(*pulled, options.id, options.config);
   if (std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return kIo;
   return pulled->trouble.empty() ? reload_daemon(options, *pulled) : kFailed;
 }

@@ -77,9 +77,10 @@ Result<std::filesystem::path> written_entry(const ModelsFolder& folder, const st
       is_our_entry(file, id))
     return file;
   return fail(ErrorCode::config_invalid,
-              "a person wrote the model " + id +
-                  ", or more beside it: remove it there, and then its file by "
-                  "its path",
+              (place.empty() || folder.config_file.empty()
+                   ? "the shipped configuration has the model " + id + ": "
+                   : "a person wrote the model " + id + ", or more beside it: ") +
+                  "remove it there, and then its file by its path",
               {}, place.empty() ? "the shipped config.yaml" : place);
 }
 
@@ -104,7 +105,7 @@ Result<void> drop_entry(const std::filesystem::path& config_file, const std::fil
   return {};
 }
 
-// A model's files with their digests and parts.
+// A model's files with their digests, and with what pulls note beside them.
 std::vector<std::filesystem::path> with_companions(const std::vector<std::filesystem::path>& files) {
   std::vector<std::filesystem::path> out;
   for (const std::filesystem::path& file : files) {
@@ -129,33 +130,64 @@ Result<void> remove_files(const ModelsFolder& folder, const std::vector<std::fil
   return {};
 }
 
-// A model's files, where no other model uses them and they were fetched.
-Result<void> remove_model_files(const ModelsFolder& folder, const std::filesystem::path& model,
-                                const std::string& but_for, Removed& removed) {
+// The files that go with a model, held so that no pull writes them meanwhile.
+struct Leaving {
+  std::vector<std::filesystem::path> files;
+  std::vector<hub::Part> parts;
+  std::string kept;  // why they stay; "": they go
+};
+
+// Nothing is removed yet. A model's files stay where another model uses them, or they were not fetched. but_for:
+// the id that leaves. io_error: another process fetches them. unsupported_value: more lies among them.
+Result<Leaving> leaving_files(const ModelsFolder& folder, const std::filesystem::path& model,
+                              const std::string& but_for) {
+  Leaving out;
   std::error_code ignored;
   const bool directory = std::filesystem::is_directory(model, ignored);
-  auto files = hub::files_of(model);
+  const auto files = hub::files_of(model);
   auto used = files;
   used.push_back(model);
   auto users = hub::users_of(folder.config, used);
   std::erase(users, but_for);
   if (!users.empty()) {
-    removed.kept = "the model " + users.front() + " uses it";
-    return {};
+    out.kept = "the model " + users.front() + " uses it";
+    return out;
   }
   if (hub::below(folder.models_dir, model).empty()) {
-    removed.kept = "it does not lie in " + folder.models_dir.string();
-    return {};
+    out.kept = "it does not lie in " + folder.models_dir.string();
+    return out;
   }
   if (const auto link = std::ranges::find_if(
           used,
           [&](const std::filesystem::path& file) { return std::filesystem::is_symlink(file, ignored); });
       link != used.end()) {
-    removed.kept = link->string() + " is a symbolic link, which a person made";
-    return {};
+    out.kept = link->string() + " is a symbolic link, which a person made";
+    return out;
   }
-  return remove_files(
-      folder, directory ? std::vector{hub::origin_file(model), model} : with_companions(files), removed);
+  if (const auto stranger = hub::stranger_in(model); !stranger.empty())
+    return fail(ErrorCode::unsupported_value,
+                stranger.string() + " was not fetched with the model: move it away, or keep all with --keep-file");
+  if (directory) {
+    out.files = {hub::origin_file(model), model};
+    return out;
+  }
+  out.files = with_companions(files);
+  for (const std::filesystem::path& file : files) {
+    if (!std::filesystem::exists(file, ignored)) continue;
+    auto part = hub::Part::open(file);
+    if (!part) return pass(part);
+    out.parts.push_back(std::move(*part));
+  }
+  return out;
+}
+
+Result<void> remove_model_files(const ModelsFolder& folder, Leaving leaving, Removed& removed) {
+  removed.kept = leaving.kept;
+  for (hub::Part& part : leaving.parts) {
+    part.remove_leftovers();
+    part.remove();
+  }
+  return remove_files(folder, leaving.files, removed);
 }
 
 Result<Removed> remove_by_path(const RmOptions& options, const ModelsFolder& folder) {
@@ -205,7 +237,9 @@ Result<Removed> remove_by_path(const RmOptions& options, const ModelsFolder& fol
       return pass(gone);
     return out;
   }
-  if (auto gone = remove_model_files(folder, known->file, "", out); !gone) return pass(gone);
+  auto leaving = leaving_files(folder, known->file, "");
+  if (!leaving) return pass(leaving);
+  if (auto gone = remove_model_files(folder, std::move(*leaving), out); !gone) return pass(gone);
   return out;
 }
 
@@ -227,12 +261,11 @@ Result<Removed> remove_model(const RmOptions& options) {
   if (!entry) return pass(entry);
   Removed out;
   out.id = model->id;
+  auto leaving = options.keep_file ? Leaving{{}, {}, "--keep-file"} : leaving_files(*folder, model->path, model->id);
+  if (!leaving) return pass(leaving);
   if (auto dropped = drop_entry(folder->config_file, *entry); !dropped) return pass(dropped);
   out.entry = *entry;
-  if (options.keep_file)
-    out.kept = "--keep-file";
-  else if (auto gone = remove_model_files(*folder, model->path, model->id, out); !gone)
-    return pass(gone);
+  if (auto gone = remove_model_files(*folder, std::move(*leaving), out); !gone) return pass(gone);
   out.reload = reload_command(folder->config, folder->config_file);
   return out;
 }

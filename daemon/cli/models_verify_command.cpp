@@ -41,6 +41,7 @@ struct Verdict {
   std::vector<std::string> users = {};  // ids of the configuration
   std::string own = {};                 // "" where it was not read
   std::string trouble = {};             // why a file cannot be read
+  bool fetched = false;                 // it lies in the folder of fetched models
   const char* word() const {
     return !trouble.empty() ? "unreadable"
            : known.empty()  ? "no digest known"
@@ -107,6 +108,7 @@ Result<std::vector<Verdict>> known_digests(const VerifyOptions& options) {
       all.insert(all.end(), one.files.begin(), one.files.end());
     }
   add_unknown(out, all);
+  for (Verdict& one : out) one.fetched = !hub::below(folder->models_dir, one.files.front()).empty();
   return out;
 }
 
@@ -154,10 +156,12 @@ std::string verdict_text(const Verdict& one) {
   out += std::string(": ") + one.word();
   if (!one.trouble.empty()) return out + " (" + terminal_text(one.trouble) + ")\n";
   if (one.known.empty() || one.known == one.own) return out + "\n";
+  const std::string differs =
+      out + " (sha256 " + one.own + ", expected " + one.known + " by " + terminal_text(one.source) + "): ";
+  if (!one.fetched) return differs + "the file or that digest is wrong\n";
   const std::string what =
       one.users.empty() ? shell_word(terminal_text(one.files.front().string())) : one.users.front();
-  return out + " (sha256 " + one.own + ", expected " + one.known + " by " + terminal_text(one.source) +
-         "): remove it (flyball models rm " + what + ") and pull it again\n";
+  return differs + "remove it (flyball models rm " + what + ") and pull it again\n";
 }
 
 int run_verify(const VerifyOptions& options) {

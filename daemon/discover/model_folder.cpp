@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "backends/model/split_name.hpp"
 #include "daemon/discover/store_walk.hpp"
@@ -71,6 +72,8 @@ struct Shards {
   std::vector<std::uint32_t> numbers;  // from 1, in order
 };
 
+using SplitName = std::pair<std::string, std::uint32_t>;  // stem and count: a folder may have one stem twice
+
 // "2, 3 and more" of the numbers that a split model lacks; "": none.
 std::string missing_text(const Shards& shards) {
   constexpr std::size_t kShown = 5;
@@ -126,7 +129,7 @@ void add_models(const std::filesystem::path& folder, const std::vector<std::stri
   const bool has_config = std::ranges::find(names, kMlxConfig) != names.end();
   const std::string folder_name =
       prefix.empty() ? folder.filename().string() : prefix.substr(0, prefix.size() - 1);
-  std::map<std::string, Shards> splits, tensor_splits;  // by stem
+  std::map<SplitName, Shards> splits, tensor_splits;
   std::set<std::string, std::less<>> unfinished;        // names beside which a downloader keeps its notes
   for (const std::string& name : names)
     if (name.ends_with(kNotes)) unfinished.insert(name.substr(0, name.size() - kNotes.size()));
@@ -146,8 +149,7 @@ void add_models(const std::filesystem::path& folder, const std::vector<std::stri
     } else if (lowered.ends_with(kSafetensors)) {
       if (!has_config) continue;
       if (const auto shard = tensor_shard(name)) {
-        tensor_splits[shard->stem].count = shard->count;
-        tensor_splits[shard->stem].numbers.push_back(shard->number);
+        tensor_splits[{shard->stem, shard->count}].numbers.push_back(shard->number);
       }
       const auto bytes = bytes_of(file, prefix + name, out);
       tensor_bytes += bytes.value_or(0);
@@ -156,15 +158,18 @@ void add_models(const std::filesystem::path& folder, const std::vector<std::stri
     } else if (lowered.ends_with(kGguf)) {
       if (lowered.find("mmproj") != std::string::npos) continue;
       if (const auto shard = model::shard_name(std::filesystem::path(name))) {
-        splits[shard->stem].count = shard->count;
-        splits[shard->stem].numbers.push_back(shard->number);
+        splits[{shard->stem, shard->count}].numbers.push_back(shard->number);
       } else if (const auto bytes = bytes_of(file, prefix + name, out)) {
         out.models.push_back({prefix + name, file.stem().string(), file, *bytes, {}});
       }
     }
   }
-  for (const auto& [stem, shards] : splits) add_split(folder, stem, shards, prefix, out);
-  for (const auto& [stem, shards] : tensor_splits) {
+  for (auto& [name, shards] : splits) {
+    shards.count = name.second;
+    add_split(folder, name.first, shards, prefix, out);
+  }
+  for (auto& [name, shards] : tensor_splits) {
+    shards.count = name.second;
     const std::string missing = missing_text(shards);
     if (missing.empty()) continue;
     whole = false;

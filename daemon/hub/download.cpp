@@ -39,6 +39,15 @@ Result<void> check_room(const std::filesystem::path& folder, std::uint64_t neede
                   "folder with models_dir in config.yaml");
 }
 
+// SHA-256 of an address's query, in hex; "" without one.
+std::string query_digest(const Url& url) {
+  const std::string path = url.path();
+  if (path.size() >= url.target.size()) return "";
+  Hasher digest;
+  digest.add(std::as_bytes(std::span(url.target).subspan(path.size())));
+  return digest.hex();
+}
+
 // One file on its way.
 class Fetching {
  public:
@@ -47,7 +56,7 @@ class Fetching {
         item_(item),
         watcher_(watcher),
         part_(part),
-        origin_{item.url.shown(), {}, item.expected} {}
+        origin_{item.url.shown(), {}, item.expected, query_digest(item.url)} {}
 
   // Keeps the bytes that are there where they belong to the file that is wanted now.
   Result<void> begin() {
@@ -58,7 +67,7 @@ class Fetching {
                       (!wanted.size || kept->expected.size == wanted.size) && kept->expected.size &&
                       part_.size() <= *kept->expected.size;
     if (same && (wanted.has_digest() || is_strong(kept->etag)))
-      origin_ = *kept;
+      origin_.etag = kept->etag, origin_.expected = kept->expected;
     else if (part_.size() > 0)
       if (auto emptied = part_.start_anew(); !emptied) return emptied;
     return part_.begin(wanted, [&](std::uint64_t bytes) { tell(bytes, false); });
@@ -180,9 +189,10 @@ class Fetching {
 };
 
 // nullopt: the server has another file than the one that lies here without a digest to compare with. Else
-// the words for what was compared.
-std::optional<std::string> compared_with_server(const HttpSource& source, const Item& item,
-                                                std::uint64_t size) {
+// the words for what was compared. An error: the server cannot be asked, and a part waits for its bytes; or the
+// file came from the same address with another query, and nothing shows that both are one.
+Result<std::optional<std::string>> compared_with_server(const HttpSource& source, const Item& item,
+                                                        std::uint64_t size) {
   std::optional<std::uint64_t> total;
   std::string etag;
   const auto asked =
@@ -195,11 +205,19 @@ std::optional<std::string> compared_with_server(const HttpSource& source, const 
                    return false;
                  },
                  {});
+  std::error_code absent;
+  if (!asked && std::filesystem::exists(part_file(item.file), absent)) return std::unexpected(asked.error().error);
   if (!asked) return "not compared with the server's file: " + asked.error().error.message;
-  if (total && *total != size) return std::nullopt;
   const auto kept = read_source(item.file);
-  if (kept && kept->url == item.url.shown() && is_strong(kept->etag) && is_strong(etag))
-    return kept->etag == etag ? std::optional<std::string>("the server has this version") : std::nullopt;
+  if (kept && kept->url == item.url.shown() && is_strong(kept->etag) && kept->etag == etag)
+    return "the server has this version";
+  if (kept && kept->query != query_digest(item.url))
+    return fail(ErrorCode::unsupported_value,
+                item.file.string() +
+                    " came from this address with another query, and may be another file: say which one is "
+                    "meant with --sha256, or remove it first (flyball models rm)");
+  if (total && *total != size) return std::nullopt;
+  if (kept && kept->url == item.url.shown() && is_strong(kept->etag) && is_strong(etag)) return std::nullopt;
   return total ? "the server's file has this size, and its bytes were not compared"
                : "not compared with the server's file, whose size and version it does not tell";
 }
@@ -221,8 +239,9 @@ Result<std::optional<Arrived>> already_there(const HttpSource& source, const Ite
   std::string compared;
   if (!wanted.has_digest()) {
     const auto same = compared_with_server(source, item, out.size);
-    if (!same) return std::nullopt;
-    compared = "; " + *same;
+    if (!same) return pass(same);
+    if (!*same) return std::nullopt;
+    compared = "; " + **same;
   }
   if (!out.sha256.empty() && (!wanted.has_digest() || out.sha256 == wanted.sha256)) {
     out.compared = "recorded, not checked" + compared;
@@ -257,7 +276,7 @@ Result<Descriptor> take_away(const Item& item, std::uint64_t size) {
   if (!opened || ::flock(opened.get(), LOCK_EX | LOCK_NB) != 0)
     return std::unexpected(system_error(item.file, "locked", errno));
   // A pull that is killed now goes on with these bytes.
-  PartOrigin origin = read_source(item.file).value_or(PartOrigin{item.url.shown(), {}, item.expected});
+  PartOrigin origin = read_source(item.file).value_or(PartOrigin{item.url.shown(), {}, item.expected, query_digest(item.url)});
   origin.expected.size = size;
   if (auto written = write_origin(item.file, origin); !written) return pass(written);
   if (::rename(item.file.c_str(), part_file(item.file).c_str()) != 0)

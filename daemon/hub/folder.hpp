@@ -24,7 +24,7 @@ Result<void> sync_folder(const std::filesystem::path& folder);
 // Free space of the disk that the path lies on, or will lie on.
 Result<std::uint64_t> free_bytes(std::filesystem::path path);
 
-// What lies in a folder, in name order; nothing where it cannot be read.
+// The entries of a folder, in name order; none where it cannot be read.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
 
 // FILE.sha256, which `sha256sum -c` reads.

@@ -52,7 +52,7 @@ std::optional<PartOrigin> origin_in(const std::filesystem::path& json_file) {
   const auto text = config::read_text_file(json_file, kMaxOriginBytes);
   const auto json = text ? read_json(*text) : Result<nlohmann::json>(pass(text));
   if (!json || !json->is_object()) return std::nullopt;
-  PartOrigin out{word(*json, "url"), word(*json, "etag"), {}};
+  PartOrigin out{word(*json, "url"), word(*json, "etag"), {}, word(*json, "query")};
   out.expected.sha256 = word(*json, "sha256");
   out.expected.git_oid = word(*json, "git_oid");
   if (const auto size = json->find("size"); size != json->end() && size->is_number_unsigned())
@@ -74,6 +74,7 @@ Result<void> write_origin(const std::filesystem::path& file, const PartOrigin& o
   if (origin.expected.size) out["size"] = *origin.expected.size;
   if (!origin.expected.sha256.empty()) out["sha256"] = origin.expected.sha256;
   if (!origin.expected.git_oid.empty()) out["git_oid"] = origin.expected.git_oid;
+  if (!origin.query.empty()) out["query"] = origin.query;
   return write_whole(origin_file(file),
                      out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }

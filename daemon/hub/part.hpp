@@ -24,8 +24,9 @@ struct Expected {
 
 // The file that the bytes of a part belong to.
 struct PartOrigin {
-  std::string url, etag;
+  std::string url, etag;  // the address without its query, which may be a secret
   Expected expected;
+  std::string query = {};  // its digest; "" without a query
 };
 
 std::filesystem::path part_file(const std::filesystem::path& file);

@@ -112,6 +112,18 @@ std::vector<fs::path> files_of(const fs::path& model) {
   return model::shard_files(model);
 }
 
+fs::path stranger_in(const fs::path& model) {
+  std::error_code ignored;
+  if (!fs::is_directory(model, ignored)) return {};
+  for (const fs::path& entry : entries_of(model)) {
+    // Each fetched file has its digest beside it.
+    fs::path file = entry;
+    if (file.extension() == ".sha256") file.replace_extension();
+    if (!is_regular(entry) || !is_regular(file) || !is_regular(digest_file(file))) return entry;
+  }
+  return {};
+}
+
 Result<std::vector<Stored>> stored_models(const fs::path& models_dir) {
   std::map<fs::path, Stored> found;
   std::error_code failed;

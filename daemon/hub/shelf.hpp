@@ -32,6 +32,10 @@ std::vector<std::string> users_of(const config::Config& config,
 // The path below the folder, whatever symbolic links lead to either; "" where it lies elsewhere.
 std::filesystem::path below(const std::filesystem::path& models_dir, const std::filesystem::path& file);
 
+// The first entry of a fetched MLX directory that no pull has put there; "": there is none, or `model` is no
+// directory.
+std::filesystem::path stranger_in(const std::filesystem::path& model);
+
 // Removes a file or a folder of files at `inside`, a path below `models_dir`, and the folders between both
 // that are empty then. No step follows a symbolic link, so nothing outside is removed, whoever moves folders
 // meanwhile. An absent file is no error. io_error.

@@ -226,6 +226,27 @@ class ModelsFindTest(unittest.TestCase):
         self.assertIn("config.d/model-a.yaml:4:3", gone["place"])
         self.assertIn("a.gguf is not there; the entry is at", self.find().stdout)
 
+    def test_all_names_that_ollama_has_for_a_model_are_its_names_here(self):
+        self.ollama("tiny", "latest")
+        self.ollama("tiny", "1b")
+        os.makedirs(os.path.join(self.home, ".ollama/models/manifests/hf.co/me/GGUF"))
+        shutil.copy(os.path.join(self.home, ".ollama/models/manifests/registry.ollama.ai/library/tiny/1b"),
+                    os.path.join(self.home, ".ollama/models/manifests/hf.co/me/GGUF/Q4_0"))
+        (model,) = self.found()["models"]
+        self.assertEqual((model["id"], sorted(model["also"])), ("tiny", ["hf.co/me/GGUF:Q4_0", "tiny:1b"]))
+        self.find("--write", "tiny:1b")
+        for name in ("tiny", "tiny:latest", "tiny:1b", "hf.co/me/GGUF:Q4_0"):
+            ended = self.run_flyball("run", "--model", name, "--max-tokens", "1", "Hello")
+            self.assertEqual(ended.returncode, 0, name + ended.stderr)
+
+    def test_printed_commands_go_by_the_configuration_that_was_named(self):
+        path = self.copy("d/a.gguf")
+        self.write("c/config.yaml", b"schema: flyball.config/v1\nlisteners: {l: {tcp: '127.0.0.1:0'}}\n"
+                                    b"models: {demo: {embedded: true}}\n")
+        ended = self.find("--write", "a", "--in", "d", "--config", "c/config.yaml")
+        self.assertIn("flyball run --model '%s'" % path, ended.stdout)
+        self.assertIn("flyball serve --config 'c/config.yaml'", ended.stdout)
+
     def test_a_configuration_that_is_wrong_is_left_as_it_is(self):
         self.copy("d/a.gguf")
         self.write(".config/flyball/config.yaml", b"schema: flyball.config/v1\nmodels: 3\n")
@@ -296,6 +317,7 @@ class ModelsFindTest(unittest.TestCase):
         (obstacle,) = json.loads(ended.stdout)["obstacles"]
         self.assertEqual((obstacle["kind"], obstacle["path"]),
                          ("closed", os.path.join(self.home, ".lmstudio/models/org")))
+        self.assertEqual(obstacle["remedy"], "sudo '%s' models find --user 'nobody'" % program)
 
     def test_servers_on_loopback_are_named(self):
         answers = {"/api/version": {"version": "0.12.6"}, "/v1/models": {"data": [{"id": "qwen3:8b"}]}}

@@ -981,6 +981,58 @@ class ModelsPullTest(unittest.TestCase):
         self.run_models("rm", "tiny-Q8_0", "--keep-file")
         self.assert_holds(file, self.model)
 
+    def test_a_directory_with_files_of_others_stays_whole(self):
+        repo = "org/tiny-mlx"
+        for name in ("config.json", "model.safetensors"):
+            self.hub.add(repo, name, b'{"model_type": "none"}' if name == "config.json" else b"12345678")
+        self.pull(repo, "--no-config", expect=1)
+        folder = os.path.join(self.models, repo)
+        for name in ("NOTES.md", ".cache"):
+            other = os.path.join(folder, name)
+            open(other, "w").close() if name.endswith(".md") else os.mkdir(other)
+            there = sorted(os.listdir(folder))
+            self.assertIn(other + " was not fetched", self.run_models("rm", folder, expect=64))
+            self.assertEqual(sorted(os.listdir(folder)), there)
+            os.remove(other) if name.endswith(".md") else os.rmdir(other)
+        self.run_models("rm", folder)
+        self.assertFalse(os.path.exists(folder))
+
+    def test_a_part_of_a_new_version_outlives_a_server_that_is_away(self):
+        url, path = self.hub.url + "/files/m.gguf", self.url_path("m.gguf")
+        self.hub.files["/files/m.gguf"] = self.model
+        self.pull(url, "--no-config")
+        for name in (path + ".part", path + ".part.json"):
+            with open(name, "w") as out:
+                out.write("{}")
+        self.hub.hooks["/files/m.gguf"] = lambda request: self.hub.send(request, 500, b"")
+        self.pull(url, "--no-config", expect=69)
+        self.assertTrue(os.path.exists(path + ".part"))
+        self.assert_holds(path, self.model)
+
+    def test_an_address_with_another_query_replaces_nothing_unasked(self):
+        other = self.model.replace(b"general.name", b"general.nome")
+        url, path = self.hub.url + "/files/m.gguf", self.url_path("m.gguf")
+        self.hub.hooks["/files/m.gguf"] = lambda request: self.hub.send(
+            request, 200, self.model if request.path.endswith("v=1") else other)
+        self.pull(url + "?v=1")
+        self.assertIn("another query", self.pull(url + "?v=2", expect=64))
+        self.assert_holds(path, self.model)
+        self.pull(url + "?v=1")
+        self.pull(url + "?v=2", "--sha256", sha256(other))
+        self.assert_holds(path, other)
+
+    def test_a_name_of_ollamas_is_answered_with_the_way_there(self):
+        self.assertIn("ollama pull it, and then flyball models find", self.pull("qwen3:8b", expect=65))
+
+    def test_a_digest_of_a_file_that_nobody_fetched_has_no_remedy_of_ours(self):
+        file = os.path.join(self.dir, "mine.gguf")
+        with open(file, "wb") as out:
+            out.write(self.model)
+        self.write_config(more="models:\n  mine:\n    path: %s\n    sha256: %s\n" % (file, "0" * 64))
+        said = self.run_models("verify", expect=1)
+        self.assertIn("the file or that digest is wrong", said)
+        self.assertNotIn("models rm", said)
+
     def test_folders_that_no_pull_gathers_stay(self):
         folder = self.path("mine.part")
         os.makedirs(folder)

@@ -154,6 +154,17 @@ TEST(FolderStore, ADirectoryThatLacksShardsIsUnfinished) {
   EXPECT_EQ(contents.obstacles[0].what, "has 2 of 3 safetensors files; missing: 2");
 }
 
+TEST(FolderStore, SplitsOfOneStemAndTwoCountsAreTwoModels) {
+  const Folder folder;
+  for (const char* const name : {"q-00001-of-00002.gguf", "q-00002-of-00002.gguf", "q-00001-of-00003.gguf",
+                                 "q-00003-of-00003.gguf"})
+    folder.write(name, "12");
+  const StoreContents contents = look_through({StoreKind::folder, folder.root()});
+  ASSERT_THAT(names(contents), ElementsAre("q"));
+  EXPECT_EQ(contents.models[0].bytes, 4U);
+  EXPECT_THAT(obstacles(contents), ElementsAre("unfinished q"));
+}
+
 TEST(FolderStore, AMergedFileMayKeepTheNameOfItsFirstShard) {
   const Folder folder;
   folder.write("big-00001-of-01024.gguf", "12");
