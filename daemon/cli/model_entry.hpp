@@ -19,7 +19,7 @@ struct NewModel {
   std::filesystem::path path;  // absolute; UTF-8 without control characters
   std::string sha256 = {};     // "" or 64 hex digits
   std::vector<std::string> aliases = {};
-  std::uint32_t longest = 0;   // tokens that fit here, for a comment; 0: not known
+  std::uint32_t longest = 0;  // tokens that fit here, for a comment; 0: not known
 };
 
 struct WrittenModels {

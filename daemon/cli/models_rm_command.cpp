@@ -137,8 +137,9 @@ struct Leaving {
   std::string kept;  // why they stay; "": they go
 };
 
-// Nothing is removed yet. A model's files stay where another model uses them, or they were not fetched. but_for:
-// the id that leaves. io_error: another process fetches them. unsupported_value: more lies among them.
+// Nothing is removed yet. A model's files stay where another model uses them, or they were not fetched.
+// but_for: the id that leaves. io_error: another process fetches them. unsupported_value: more lies among
+// them.
 Result<Leaving> leaving_files(const ModelsFolder& folder, const std::filesystem::path& model,
                               const std::string& but_for) {
   Leaving out;
@@ -165,8 +166,9 @@ Result<Leaving> leaving_files(const ModelsFolder& folder, const std::filesystem:
     return out;
   }
   if (const auto stranger = hub::stranger_in(model); !stranger.empty())
-    return fail(ErrorCode::unsupported_value,
-                stranger.string() + " was not fetched with the model: move it away, or keep all with --keep-file");
+    return fail(
+        ErrorCode::unsupported_value,
+        stranger.string() + " was not fetched with the model: move it away, or keep all with --keep-file");
   if (directory) {
     out.files = {hub::origin_file(model), model};
     return out;
@@ -261,7 +263,8 @@ Result<Removed> remove_model(const RmOptions& options) {
   if (!entry) return pass(entry);
   Removed out;
   out.id = model->id;
-  auto leaving = options.keep_file ? Leaving{{}, {}, "--keep-file"} : leaving_files(*folder, model->path, model->id);
+  auto leaving =
+      options.keep_file ? Leaving{{}, {}, "--keep-file"} : leaving_files(*folder, model->path, model->id);
   if (!leaving) return pass(leaving);
   if (auto dropped = drop_entry(folder->config_file, *entry); !dropped) return pass(dropped);
   out.entry = *entry;

@@ -130,7 +130,7 @@ void add_models(const std::filesystem::path& folder, const std::vector<std::stri
   const std::string folder_name =
       prefix.empty() ? folder.filename().string() : prefix.substr(0, prefix.size() - 1);
   std::map<SplitName, Shards> splits, tensor_splits;
-  std::set<std::string, std::less<>> unfinished;        // names beside which a downloader keeps its notes
+  std::set<std::string, std::less<>> unfinished;  // names beside which a downloader keeps its notes
   for (const std::string& name : names)
     if (name.ends_with(kNotes)) unfinished.insert(name.substr(0, name.size() - kNotes.size()));
   std::uint64_t tensor_bytes = 0;

@@ -9,7 +9,8 @@ namespace flyball::discover {
 
 Obstacle closed_obstacle(const std::filesystem::path& path, const std::string& name) {
   const std::filesystem::path closed = first_closed(path);
-  return {Obstacle::Kind::closed, closed.empty() ? path : closed, name, "may not be looked into by this user", ""};
+  return {Obstacle::Kind::closed, closed.empty() ? path : closed, name, "may not be looked into by this user",
+          ""};
 }
 
 void walk_store(

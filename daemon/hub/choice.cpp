@@ -244,12 +244,13 @@ bool is_repo_page(std::string_view path) {
 // decoded one by one, since a revision may hold a slash.
 Result<HubName> read_path(std::string_view path, std::string_view words, bool encoded) {
   const auto refuse = [&] {
-    return fail(ErrorCode::invalid_value,
-                "expected ORG/REPO, ORG/REPO:Q4_K_M, ORG/REPO/FILE.gguf or the address of a file, got " +
-                    config::quoted(without_secrets(words)) +
-                    (words.find('/') == std::string_view::npos
-                         ? ". A name without a slash is Ollama's: ollama pull it, and then flyball models find"
-                         : ""));
+    return fail(
+        ErrorCode::invalid_value,
+        "expected ORG/REPO, ORG/REPO:Q4_K_M, ORG/REPO/FILE.gguf or the address of a file, got " +
+            config::quoted(without_secrets(words)) +
+            (words.find('/') == std::string_view::npos
+                 ? ". A name without a slash is Ollama's: ollama pull it, and then flyball models find"
+                 : ""));
   };
   const auto text = [&](std::string_view part) {
     return encoded ? percent_decoded(part) : std::string(part);

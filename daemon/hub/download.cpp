@@ -189,8 +189,8 @@ class Fetching {
 };
 
 // nullopt: the server has another file than the one that lies here without a digest to compare with. Else
-// the words for what was compared. An error: the server cannot be asked, and a part waits for its bytes; or the
-// file came from the same address with another query, and nothing shows that both are one.
+// the words for what was compared. An error: the server cannot be asked, and a part waits for its bytes; or
+// the file came from the same address with another query, and nothing shows that both are one.
 Result<std::optional<std::string>> compared_with_server(const HttpSource& source, const Item& item,
                                                         std::uint64_t size) {
   std::optional<std::uint64_t> total;
@@ -206,7 +206,8 @@ Result<std::optional<std::string>> compared_with_server(const HttpSource& source
                  },
                  {});
   std::error_code absent;
-  if (!asked && std::filesystem::exists(part_file(item.file), absent)) return std::unexpected(asked.error().error);
+  if (!asked && std::filesystem::exists(part_file(item.file), absent))
+    return std::unexpected(asked.error().error);
   if (!asked) return "not compared with the server's file: " + asked.error().error.message;
   const auto kept = read_source(item.file);
   if (kept && kept->url == item.url.shown() && is_strong(kept->etag) && kept->etag == etag)
@@ -276,7 +277,8 @@ Result<Descriptor> take_away(const Item& item, std::uint64_t size) {
   if (!opened || ::flock(opened.get(), LOCK_EX | LOCK_NB) != 0)
     return std::unexpected(system_error(item.file, "locked", errno));
   // A pull that is killed now goes on with these bytes.
-  PartOrigin origin = read_source(item.file).value_or(PartOrigin{item.url.shown(), {}, item.expected, query_digest(item.url)});
+  PartOrigin origin = read_source(item.file).value_or(
+      PartOrigin{item.url.shown(), {}, item.expected, query_digest(item.url)});
   origin.expected.size = size;
   if (auto written = write_origin(item.file, origin); !written) return pass(written);
   if (::rename(item.file.c_str(), part_file(item.file).c_str()) != 0)

@@ -3,8 +3,8 @@
 
 Every ```sh block runs in one shell, in a folder that looks like a built clone; behind them runs the one by which
 docs/clients.md has containers ask. Stand-ins: the demo model takes the place of the model in Ollama's store and of the
-one that a server of the test's own hands out as the hub, a free port that of 8080 and 127.0.0.2 that of Docker's bridge. The commands of "Try it" install and build, and have tests of their
-own.
+one that a server of the test's own hands out as the hub, a free port that of 8080 and 127.0.0.2 that of Docker's bridge.
+The commands of "Try it" install and build, and have tests of their own.
 One test: readme_test.py [-v] ReadmeTest.test_name"""
 
 import hashlib

@@ -156,8 +156,8 @@ TEST(FolderStore, ADirectoryThatLacksShardsIsUnfinished) {
 
 TEST(FolderStore, SplitsOfOneStemAndTwoCountsAreTwoModels) {
   const Folder folder;
-  for (const char* const name : {"q-00001-of-00002.gguf", "q-00002-of-00002.gguf", "q-00001-of-00003.gguf",
-                                 "q-00003-of-00003.gguf"})
+  for (const char* const name :
+       {"q-00001-of-00002.gguf", "q-00002-of-00002.gguf", "q-00001-of-00003.gguf", "q-00003-of-00003.gguf"})
     folder.write(name, "12");
   const StoreContents contents = look_through({StoreKind::folder, folder.root()});
   ASSERT_THAT(names(contents), ElementsAre("q"));
