@@ -14,6 +14,7 @@
 
 #include "config/descriptor.hpp"
 #include "config/table.hpp"
+#include "config/write_all.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -40,13 +41,7 @@ Result<void> write_new(const std::filesystem::path& file, const std::string& tex
                 folder.string() + " cannot be made: " + failed.message() + remedy_of(failed.value()));
   Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!out && errno == EEXIST) return fail(ErrorCode::io_error, file.string() + " exists: " + taken);
-  bool written = out && ::fchmod(out.get(), 0644) == 0;
-  for (std::size_t at = 0; written && at < text.size();) {
-    const ssize_t n = ::write(out.get(), text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    written = n > 0;
-    at += written ? static_cast<std::size_t>(n) : 0;
-  }
+  const bool written = out && ::fchmod(out.get(), 0644) == 0 && write_all(out.get(), text);
   if (written) return {};
   const int error = errno;
   if (out) ::unlink(file.c_str());

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "config/descriptor.hpp"
+#include "config/write_all.hpp"
 #include "config/yaml.hpp"
 
 namespace flyball::hub {
@@ -54,13 +55,7 @@ std::filesystem::path unfinished(const std::filesystem::path& file) {
 Result<void> write_whole(const std::filesystem::path& file, std::string_view text) {
   const std::filesystem::path fresh = unfinished(file);
   const Descriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
-  bool written = out && ::fchmod(out.get(), 0644) == 0;
-  for (std::size_t at = 0; written && at < text.size();) {
-    const ssize_t n = ::write(out.get(), text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    written = n > 0;
-    at += written ? static_cast<std::size_t>(n) : 0;
-  }
+  const bool written = out && ::fchmod(out.get(), 0644) == 0 && write_all(out.get(), text);
   if (written && ::fsync(out.get()) == 0 && ::rename(fresh.c_str(), file.c_str()) == 0) return {};
   const int error = errno;
   if (out) ::unlink(fresh.c_str());
