@@ -59,7 +59,8 @@ void read_windows(KeyReader& keys, const Family& family, ModelConfig& config) {
     local.original_context = config.ropes[0].original_context;
     local.attn_factor = config.ropes[0].attn_factor;
   }
-  local.base = keys.number("rope.freq_base_swa", 2.0F, 1e12F, local.base);
+  local.base = keys.number("rope.freq_base_swa", 2.0F, 1e12F,
+                           keys.number("rope.local.freq_base", 2.0F, 1e12F, local.base));
   std::uint32_t local_rope = 0;
   if (local != config.ropes[0]) {
     local_rope = static_cast<std::uint32_t>(config.ropes.size());

@@ -63,7 +63,9 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
                              std::uint32_t context_length) {
   RopeConfig rope;
   rope.dim = keys.count("rope.dimension_count", head_dim, head_dim);
-  rope.base = keys.number("rope.freq_base", 2.0F, 1e12F, 10'000.0F);
+  // Some converters of Gemma 3, Ollama's among them, name the bases of global and local layers apart.
+  rope.base = keys.number("rope.freq_base", 2.0F, 1e12F,
+                          keys.number("rope.global.freq_base", 2.0F, 1e12F, 10'000.0F));
   const auto type = keys.text("rope.scaling.type");
   // rope.scale_linear is the older spelling of the factor.
   const bool legacy = !keys.has("rope.scaling.factor");

@@ -434,6 +434,22 @@ TEST(ModelConfig, Gemma3) {
   EXPECT_EQ(with(0)->ropes.size(), 1U);
 }
 
+TEST(ModelConfig, Gemma3MayNameTheBasesOfGlobalAndLocalLayersApart) {
+  SmallModel model;
+  model.architecture = "gemma3";
+  model.layers = 7;
+  model.context = 16;
+  const auto config = config_of(model, [](GgufWriter& out) {
+    out.set_u32("gemma3.attention.sliding_window", 8);
+    out.set_f32("gemma3.rope.global.freq_base", 1e6F);
+    out.set_f32("gemma3.rope.local.freq_base", 20'000.0F);
+  });
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->ropes.size(), 2U);
+  EXPECT_EQ(config->ropes[0].base, 1e6F);
+  EXPECT_EQ(config->ropes[1].base, 20'000.0F);
+}
+
 TEST(ModelConfig, Granite) {
   SmallModel model;
   model.architecture = "granite";
