@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "config/ascii_lower.hpp"
 #include "config/json_reader.hpp"
 #include "config/path.hpp"
 
@@ -93,10 +94,7 @@ const std::vector<Bound<ModelEntry>>& model_table() {
       {{"embedded", boolean(), "the demo model inside the program; instead of path"},
        [](ModelEntry& m, const Node& n) { m.embedded = as_bool(n); }},
       {{"sha256", text(64, 64, kSha256Hex), "digest the file must have, checked before it is loaded"},
-       [](ModelEntry& m, const Node& n) {
-         m.sha256 = n.text;
-         std::ranges::transform(m.sha256, m.sha256.begin(), [](unsigned char c) { return std::tolower(c); });
-       }},
+       [](ModelEntry& m, const Node& n) { m.sha256 = ascii_lower(n.text); }},
       {{"context", integer(0, kMaxContext), "tokens a sequence may hold; 0: the file's own, at most 4096"},
        [](ModelEntry& m, const Node& n) { m.context = as<std::uint32_t>(n); }},
       {{"max_sequences", integer(1, 256), "sequences that run at once"},

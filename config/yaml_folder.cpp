@@ -1,19 +1,14 @@
 #include "config/yaml_folder.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <system_error>
 
+#include "config/ascii_lower.hpp"
 #include "config/file_error.hpp"
 
 namespace flyball::config {
 namespace {
-
-std::string in_small_letters(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 bool is_yaml(const std::string& name) {
   return name.ends_with(".yaml") || name.ends_with(".yml");
@@ -31,7 +26,7 @@ Result<YamlFolder> read_yaml_folder(const std::filesystem::path& folder) {
   YamlFolder out;
   std::error_code error, unknown;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = in_small_letters(at->path().filename().string());
+    const std::string name = ascii_lower(at->path().filename().string());
     if (name.starts_with('.')) continue;
     if (is_yaml(name))
       out.files.push_back(at->path());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/grammar/schema_error.hpp"
+#include "config/percent.hpp"
 
 namespace flyball::grammar {
 namespace {
@@ -146,23 +147,6 @@ std::string absolute(std::string_view base, std::string_view uri) {
   const std::size_t slash = base.rfind('/');
   if (slash == std::string_view::npos || slash < authority) return std::string(uri);
   return std::string(base.substr(0, slash + 1)) + std::string(uri);
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    unsigned value = 0;
-    if (i + 2 >= text.size()) return std::nullopt;
-    const auto [end, error] = std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16);
-    if (error != std::errc() || end != text.data() + i + 3) return std::nullopt;
-    out += static_cast<char>(value);
-    i += 2;
-  }
-  return out;
 }
 
 std::string unescaped(std::string_view token) {

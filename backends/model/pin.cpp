@@ -1,13 +1,13 @@
 #include "backends/model/pin.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <memory>
 #include <new>
 #include <string>
 
 #include <openssl/evp.h>
+
+#include "config/ascii_lower.hpp"
 
 namespace flyball::model {
 
@@ -30,9 +30,7 @@ Result<void> check_sha256(std::span<const MappedFile> files, std::string_view ex
   unsigned size = 0;
   EVP_DigestFinal_ex(digest.get(), hash.data(), &size);
   const std::string found = to_hex(std::span(hash).first(size));
-  std::string wanted(expected);
-  std::ranges::transform(wanted, wanted.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string wanted = ascii_lower(expected);
   if (found == wanted) return {};
   return fail(ErrorCode::model_invalid,
               "The model file's SHA-256 is " + found + ", config.yaml says " + wanted + ".", "sha256",

@@ -9,6 +9,7 @@
 #include "backends/model/mlx_keys.hpp"
 #include "backends/text/chat_template.hpp"
 #include "backends/text/template_markers.hpp"
+#include "config/ascii_lower.hpp"
 
 namespace flyball::text {
 namespace {
@@ -290,9 +291,7 @@ Result<void> check_special_bytes(const VocabularyMetadata& vocabulary) {
 Result<bool> names_phi3(const model::Gguf& file) {
   auto name = file.get_string("general.name");
   if (!name) return pass(name);
-  std::string lower(name->value_or(""));
-  std::ranges::transform(lower, lower.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = ascii_lower(name->value_or(""));
   return lower.find("phi-3") != std::string::npos || lower.find("phi3") != std::string::npos;
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <optional>
 #include <system_error>
 
@@ -17,15 +16,6 @@
 
 namespace flyball::cli {
 namespace {
-
-// The file of a person's own configuration.
-std::filesystem::path own_config() {
-  if (const char* xdg = std::getenv("XDG_CONFIG_HOME"); xdg != nullptr && *xdg == '/')
-    return std::filesystem::path(xdg) / "flyball/config.yaml";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
-    return std::filesystem::path(home) / ".config/flyball/config.yaml";
-  return {};
-}
 
 Result<void> check_model(const NewModel& model) {
   if (auto ok = check_id(model.id, "id"); !ok) return pass(ok);
@@ -137,7 +127,7 @@ std::string model_id_from(std::string_view name) {
 Result<WrittenModels> write_models(const std::filesystem::path& config_file,
                                    std::span<const NewModel> models) {
   WrittenModels out;
-  out.config_file = config_file.empty() ? own_config() : config_file;
+  out.config_file = config_file.empty() ? settings::own_config() : config_file;
   if (out.config_file.empty())
     return fail(ErrorCode::io_error, "neither HOME nor XDG_CONFIG_HOME is set: name a file with --config");
   for (const NewModel& model : models)

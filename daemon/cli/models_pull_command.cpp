@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/app_models.hpp"
+#include "config/ascii_lower.hpp"
 #include "config/name_list.hpp"
 #include "config/table.hpp"
 #include "daemon/cli/commands.hpp"
@@ -277,7 +278,7 @@ int reload_daemon(const PullOptions& options, const Pulled& pulled) {
 }
 
 int run_pull(PullOptions options) {
-  options.sha256 = hub::lower(options.sha256);
+  options.sha256 = ascii_lower(options.sha256);
   const auto pulled = pull(options);
   if (!pulled) return report(terminal_text(pulled.error()));
   const std::string out = options.json    ? pulled_json(*pulled)

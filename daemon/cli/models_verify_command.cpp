@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/ascii_lower.hpp"
 #include "config/descriptor.hpp"
 #include "config/name_list.hpp"
 #include "daemon/cli/commands.hpp"
@@ -64,10 +65,10 @@ void add_files(std::vector<Verdict>& out, const config::Config& config,
   const auto users = hub::users_of(config, files);
   for (const std::filesystem::path& file : files) {
     if (file.extension() == ".sha256") continue;  // in an MLX directory
-    const std::string written = hub::lower(hub::written_digest(file));
+    const std::string written = ascii_lower(hub::written_digest(file));
     if (!written.empty()) add_verdict(out, {{file}, written, hub::digest_file(file).string(), users});
   }
-  if (!pin.empty()) add_verdict(out, {files, hub::lower(pin), place, users});
+  if (!pin.empty()) add_verdict(out, {files, pin, place, users});
 }
 
 // Files of which nothing is known are listed, too.

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "config/ascii_lower.hpp"
 #include "config/descriptor.hpp"
 #include "config/table.hpp"
 #include "config/write_all.hpp"
@@ -67,11 +68,9 @@ Result<void> check_id(const std::string& id, const char* what) {
 
 std::string yaml_id(const std::string& id) {
   constexpr std::array<std::string_view, 8> kWords{"null", "true", "false", "yes", "no", "on", "off", "y"};
-  std::string lower = id;
-  std::ranges::transform(lower, lower.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const bool plain = std::isalpha(static_cast<unsigned char>(id.front())) &&
-                     id.find(':') == std::string::npos && std::ranges::find(kWords, lower) == kWords.end();
+                     id.find(':') == std::string::npos &&
+                     std::ranges::find(kWords, ascii_lower(id)) == kWords.end();
   return plain ? id : "'" + id + "'";  // an id holds no quote
 }
 

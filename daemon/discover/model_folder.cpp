@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <map>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "backends/model/split_name.hpp"
+#include "config/ascii_lower.hpp"
 #include "daemon/discover/store_walk.hpp"
 
 namespace flyball::discover {
@@ -26,13 +26,6 @@ constexpr std::array<std::string_view, 11> kUnfinished{
 
 // aria2 keeps its notes beside a file of full size until all of its parts are there.
 constexpr std::string_view kNotes = ".aria2";
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 bool is_unfinished(const std::string& lowered) {
   return (lowered.find(kGguf) != std::string::npos || lowered.find(kSafetensors) != std::string::npos) &&
@@ -120,7 +113,7 @@ void add_split(const std::filesystem::path& folder, const std::string& stem, con
 
 bool is_model_name(std::string_view name) {
   if (name == kMlxConfig) return true;
-  const std::string lowered = lower(name);
+  const std::string lowered = ascii_lower(name);
   return lowered.ends_with(kGguf) || lowered.ends_with(kSafetensors) || is_unfinished(lowered);
 }
 
@@ -137,7 +130,7 @@ void add_models(const std::filesystem::path& folder, const std::vector<std::stri
   std::size_t tensor_files = 0;
   bool whole = true;
   for (const std::string& name : names) {
-    const std::string lowered = lower(name);
+    const std::string lowered = ascii_lower(name);
     const std::filesystem::path file = folder / name;
     if (is_unfinished(lowered)) {
       out.obstacles.push_back({Obstacle::Kind::unfinished, file, prefix + name,

@@ -74,15 +74,11 @@ std::vector<Closing> closed_to(const Reader& reader, std::span<const PathStep> s
     if (step.has_acl) continue;
     const bool owner = reader.uid == step.uid;
     const bool group = std::ranges::find(reader.groups, step.gid) != reader.groups.end();
+    const char who = owner ? 'u' : group ? 'g' : 'o';
     const unsigned shift = owner ? 6 : group ? 3 : 0;
     const unsigned needed = step.folder ? 1U : 4U;  // folders on the way only lead on
     if ((step.mode >> shift & needed) == needed) continue;
-    out.push_back({step.path,
-                   std::string(owner   ? "u"
-                               : group ? "g"
-                                       : "o") +
-                       (step.folder ? "+x" : "+r"),
-                   step.uid});
+    out.push_back({step.path, who + std::string(step.folder ? "+x" : "+r"), step.uid});
   }
   return out;
 }

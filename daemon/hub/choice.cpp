@@ -6,7 +6,9 @@
 #include <map>
 
 #include "backends/model/split_name.hpp"
+#include "config/ascii_lower.hpp"
 #include "config/name_list.hpp"
+#include "config/percent.hpp"
 #include "config/table.hpp"
 #include "config/terminal_text.hpp"
 #include "config/units.hpp"
@@ -253,7 +255,7 @@ Result<HubName> read_path(std::string_view path, std::string_view words, bool en
                  : ""));
   };
   const auto text = [&](std::string_view part) {
-    return encoded ? percent_decoded(part) : std::string(part);
+    return encoded ? percent_decoded(part).value_or("") : std::string(part);
   };
   HubName out;
   const bool asked_quant = path.find(':') != std::string_view::npos;
@@ -261,7 +263,7 @@ Result<HubName> read_path(std::string_view path, std::string_view words, bool en
     out.quant = text(path.substr(colon + 1));
     path = path.substr(0, colon);
     if (out.quant.empty() || out.quant.find('/') != std::string::npos) return refuse();
-    if (lower(out.quant) == "latest") out.quant.clear();  // other tools' word for no wish
+    if (ascii_lower(out.quant) == "latest") out.quant.clear();  // other tools' word for no wish
   }
   const std::size_t first = path.find('/');
   if (first == std::string_view::npos) return refuse();

@@ -66,10 +66,12 @@ class Fetching {
                       kept->expected.git_oid == wanted.git_oid &&
                       (!wanted.size || kept->expected.size == wanted.size) && kept->expected.size &&
                       part_.size() <= *kept->expected.size;
-    if (same && (wanted.has_digest() || is_strong(kept->etag)))
-      origin_.etag = kept->etag, origin_.expected = kept->expected;
-    else if (part_.size() > 0)
+    if (same && (wanted.has_digest() || is_strong(kept->etag))) {
+      origin_.etag = kept->etag;
+      origin_.expected = kept->expected;
+    } else if (part_.size() > 0) {
       if (auto emptied = part_.start_anew(); !emptied) return emptied;
+    }
     return part_.begin(wanted, [&](std::uint64_t bytes) { tell(bytes, false); });
   }
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/ascii_lower.hpp"
 #include "config/json_reader.hpp"
 #include "config/name_list.hpp"
 #include "config/terminal_text.hpp"
@@ -50,7 +51,7 @@ Result<RepoFile> read_entry(const nlohmann::json& entry) {
     return std::unexpected(listing_error("gives " + config::quoted(terminal_text(file.path)) + " " +
                                          std::to_string(file.size) + " bytes, the limit is " +
                                          std::to_string(kMaxFileBytes)));
-  const std::string oid = lower(text_at(large ? *lfs : entry, "oid"));
+  const std::string oid = ascii_lower(text_at(large ? *lfs : entry, "oid"));
   if (large && !is_hex(oid, 64))
     return std::unexpected(listing_error("has no SHA-256 for " + config::quoted(file.path) + " (lfs.oid)"));
   (large ? file.sha256 : file.git_oid) = large || is_hex(oid, 40) ? oid : std::string();

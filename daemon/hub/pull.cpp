@@ -5,6 +5,7 @@
 
 #include "backends/model/split_name.hpp"
 #include "config/name_list.hpp"
+#include "config/percent.hpp"
 #include "daemon/hub/digest.hpp"
 #include "daemon/hub/shelf.hpp"
 
@@ -67,7 +68,7 @@ std::filesystem::path folder_of(const Url& url) {
   bool plain = true;
   for (std::size_t at = 1; plain && at < folders.size();) {
     const std::size_t slash = folders.find('/', at);
-    const std::string name = percent_decoded(std::string_view(folders).substr(at, slash - at));
+    const std::string name = percent_decoded(std::string_view(folders).substr(at, slash - at)).value_or("");
     plain = ++number <= kMaxFolders && name.size() <= kMaxNameBytes && is_file_name(name) &&
             !name.ends_with(kPart);
     out /= name;
@@ -147,7 +148,7 @@ Result<void> heed_pins(PullPlan& plan, const config::Config& config) {
       continue;
     }
     Expected& expected = plan.items.front().expected;
-    const std::string pin = lower(model.sha256);
+    const std::string& pin = model.sha256;
     if (!expected.sha256.empty() && expected.sha256 != pin)
       return fail(ErrorCode::config_invalid,
                   "the file " + plan.items.front().file.string() + " would have the SHA-256 " +

@@ -5,7 +5,9 @@
 #include <charconv>
 #include <vector>
 
+#include "config/ascii_lower.hpp"
 #include "config/name_list.hpp"
+#include "config/percent.hpp"
 #include "config/terminal_text.hpp"
 
 namespace flyball::hub {
@@ -65,13 +67,6 @@ std::string without_dots(std::string_view path) {
 
 }  // namespace
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
 std::string Url::authority() const {
   const std::string name = host.find(':') != std::string::npos ? "[" + host + "]" : host;
   return port == (tls ? kHttpsPort : kHttpPort) ? name : name + ":" + std::to_string(port);
@@ -97,7 +92,8 @@ Result<Url> parse_url(std::string_view text) {
   if (!is_sendable(text))
     return refuse("has a character that no address holds: write it as % and two hexadecimal digits");
   const std::size_t colon = text.find("://");
-  const std::string scheme = colon == std::string_view::npos ? std::string() : lower(text.substr(0, colon));
+  const std::string scheme =
+      colon == std::string_view::npos ? std::string() : ascii_lower(text.substr(0, colon));
   if (scheme != "http" && scheme != "https") return refuse("begins with neither https:// nor http://");
   Url url;
   url.tls = scheme == "https";
@@ -110,13 +106,13 @@ Result<Url> parse_url(std::string_view text) {
   if (authority.starts_with('[')) {
     const std::size_t close = authority.find(']');
     if (close == std::string_view::npos) return refuse("has a bracket that nothing closes");
-    url.host = lower(authority.substr(1, close - 1));
+    url.host = ascii_lower(authority.substr(1, close - 1));
     port = authority.substr(close + 1);
     if (!is_ipv6(url.host)) return refuse("has no IPv6 address between its brackets");
     if (!port.empty() && !port.starts_with(':')) return refuse("has text behind its bracket");
   } else {
     const std::size_t at = std::min(authority.find(':'), authority.size());
-    url.host = lower(authority.substr(0, at));
+    url.host = ascii_lower(authority.substr(0, at));
     port = authority.substr(at);
     if (!is_host(url.host)) return refuse("has no host name of letters, digits and . - _");
   }
@@ -180,22 +176,6 @@ std::string percent_encoded(std::string_view path) {
   return out;
 }
 
-std::string percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    unsigned value = 0;
-    const char* const first = text.data() + i + 1;
-    if (i + 2 >= text.size() || std::from_chars(first, first + 2, value, 16).ptr != first + 2) return {};
-    out += static_cast<char>(value);
-    i += 2;
-  }
-  return out;
-}
-
 std::string without_secrets(std::string_view words) {
   words = words.substr(0, words.find_first_of("?#"));
   const std::size_t scheme = words.find("://");
@@ -213,7 +193,7 @@ bool is_file_name(std::string_view name) {
 
 std::string file_name_of(const Url& url) {
   const std::string path = url.path();
-  std::string name = percent_decoded(std::string_view(path).substr(path.rfind('/') + 1));
+  std::string name = percent_decoded(std::string_view(path).substr(path.rfind('/') + 1)).value_or("");
   return is_file_name(name) ? name : std::string();
 }
 

@@ -36,12 +36,8 @@ Result<Url> redirected(const Url& from, std::string_view location);
 bool is_loopback(const Url& url);
 bool same_origin(const Url& a, const Url& b) noexcept;
 
-std::string lower(std::string_view text);  // ASCII letters
-
 // "a b/c" -> "a%20b/c": the bytes of a path that an address cannot hold as they are.
 std::string percent_encoded(std::string_view path);
-// The reverse; "" where a percent sign has no two digits behind it.
-std::string percent_decoded(std::string_view text);
 // An address or a name as it was typed, for messages: without its query and what stands before '@', which may
 // be secrets. Fit for a terminal.
 std::string without_secrets(std::string_view words);

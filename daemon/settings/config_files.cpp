@@ -12,17 +12,34 @@ namespace {
 
 constexpr const char* kConfigNames[] = {"config.yaml", "config.yml"};  // the first one that is there
 
+// XDG's directory of this user's, or the usual one below the home directory; "" where none is known.
+std::filesystem::path user_directory(const char* xdg, const char* in_home) {
+  if (const char* given = std::getenv(xdg); given && *given == '/')
+    return std::filesystem::path(given) / "flyball";
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return std::filesystem::path(home) / in_home / "flyball";
+  return {};
+}
+
+// systemd's, or the user's.
+std::filesystem::path own_directory(const char* systemd, const char* xdg, const char* in_home) {
+  if (const char* given = std::getenv(systemd); given && *given == '/') {
+    const std::string all = given;  // a colon between several
+    return all.substr(0, all.find(':'));
+  }
+  return user_directory(xdg, in_home);
+}
+
 }  // namespace
 
+std::filesystem::path own_config() {
+  const auto folder = user_directory("XDG_CONFIG_HOME", ".config");
+  return folder.empty() ? folder : folder / kConfigNames[0];
+}
+
 std::filesystem::path find_config() {
-  std::vector<std::filesystem::path> folders;
-  const char* xdg = std::getenv("XDG_CONFIG_HOME");
-  const char* home = std::getenv("HOME");
-  if (xdg && *xdg == '/')
-    folders.emplace_back(std::filesystem::path(xdg) / "flyball");
-  else if (home && *home == '/')
-    folders.emplace_back(std::filesystem::path(home) / ".config/flyball");
-  folders.emplace_back("/etc/flyball");
+  std::vector<std::filesystem::path> folders{"/etc/flyball"};
+  if (const auto own = own_config(); !own.empty()) folders.insert(folders.begin(), own.parent_path());
   std::error_code ec;
   for (const auto& folder : folders)
     for (const char* const name : kConfigNames)
@@ -41,23 +58,6 @@ std::filesystem::path unused_config(const std::filesystem::path& config_file) {
   return {};
 }
 
-namespace {
-
-// systemd's, XDG's, or the usual place below the home directory.
-std::filesystem::path own_directory(const char* systemd, const char* xdg, const char* in_home) {
-  if (const char* given = std::getenv(systemd); given && *given == '/') {
-    const std::string all = given;  // a colon between several
-    return all.substr(0, all.find(':'));
-  }
-  if (const char* given = std::getenv(xdg); given && *given == '/')
-    return std::filesystem::path(given) / "flyball";
-  if (const char* home = std::getenv("HOME"); home && *home == '/')
-    return std::filesystem::path(home) / in_home / "flyball";
-  return {};
-}
-
-}  // namespace
-
 std::filesystem::path default_cache_dir() {
   return own_directory("CACHE_DIRECTORY", "XDG_CACHE_HOME", ".cache");
 }
@@ -68,11 +68,8 @@ std::filesystem::path default_state_dir() {
 std::filesystem::path models_dir(const config::Config& config, const std::filesystem::path& config_file) {
   if (!config.models_dir.empty()) return config.models_dir;
   if (config_file.parent_path() == "/etc/flyball") return "/var/lib/flyball-models";
-  if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data == '/')
-    return std::filesystem::path(data) / "flyball/models";
-  if (const char* home = std::getenv("HOME"); home && *home == '/')
-    return std::filesystem::path(home) / ".local/share/flyball/models";
-  return {};
+  const auto data = user_directory("XDG_DATA_HOME", ".local/share");
+  return data.empty() ? data : data / "models";
 }
 
 Result<config::Config> config_at(const std::filesystem::path& path) {

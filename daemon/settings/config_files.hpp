@@ -15,6 +15,9 @@ namespace flyball::settings {
 // The first that exists of config.yaml and config.yml in $XDG_CONFIG_HOME/flyball (or ~/.config/flyball) and
 // then in /etc/flyball; "" where there is none: the shipped defaults hold.
 std::filesystem::path find_config();
+// A user's own config.yaml, whether it is there or not: in $XDG_CONFIG_HOME/flyball or ~/.config/flyball. ""
+// where neither is known.
+std::filesystem::path own_config();
 // Beside a configuration called config.yaml the one called config.yml, and the reverse: only one of them is
 // read. "": there is none.
 std::filesystem::path unused_config(const std::filesystem::path& config_file);

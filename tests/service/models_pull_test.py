@@ -1,251 +1,28 @@
 #!/usr/bin/env python3
-"""`flyball models pull`, `list`, `rm` and `verify` against a hub of the test's own, which breaks off and lies.
+"""`flyball models pull` against a hub of the test's own, which breaks off and lies.
 One test: models_pull_test.py [-v] ModelsPullTest.test_name"""
 
 import contextlib
-import hashlib
-import http.server
 import json
 import os
 import random
 import shutil
 import signal
 import ssl
-import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from daemon import FLYBALL, Daemon, flyball  # noqa: E402
+from hub import REPO, TOKEN, Hub, HubTest, sha256, split_gguf  # noqa: E402
 
-REPO = "org/tiny-GGUF"
-TOKEN = "hf_abcdefghijklmnop"
 KILLS = 200
 
 
-def sha256(data):
-    return hashlib.sha256(data).hexdigest()
-
-
-def git_oid(data):
-    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-
-
-class Hub:
-    """Serves `files` and the listings made of them; `hooks` answer a path their own way. `log` has (path, headers)."""
-
-    def __init__(self, tls=None):
-        self.files, self.pages, self.hooks, self.log, self.listed = {}, {}, {}, [], {}
-        hub = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                hub.log.append((self.path, dict(self.headers)))
-                self.close_connection = True
-                with contextlib.suppress(ConnectionError, ssl.SSLError, BrokenPipeError):
-                    hub.answer(self)
-
-            def log_message(self, *args):
-                pass
-
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 64
-
-            def handle_error(self, request, address):  # a client that was killed, or refused the certificate
-                pass
-        self.server = Server(("127.0.0.1", 0), Handler)
-        if tls:
-            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
-        self.port = self.server.server_address[1]
-        self.url = "%s://127.0.0.1:%d" % ("https" if tls else "http", self.port)
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-    def add(self, repo, name, data, lfs=True, **lies):
-        self.files["/%s/resolve/main/%s" % (repo, name)] = data
-        entry = {"type": "file", "path": name, "size": len(data), "oid": git_oid(data)}
-        if lfs:
-            entry["lfs"] = {"oid": sha256(data), "size": len(data), "pointerSize": 135}
-            entry["lfs"].update(lies)
-        else:
-            entry.update(lies)
-        self.listed.setdefault(repo, []).append(entry)
-
-    def answer(self, request):
-        path = request.path.split("?")[0]
-        if path in self.hooks:
-            return self.hooks[path](request)
-        if path.startswith("/api/models/") and path.endswith("/tree/main"):
-            repo = path[len("/api/models/"):-len("/tree/main")]
-            if repo in self.listed:
-                return self.send(request, 200, json.dumps(self.listed[repo]).encode())
-        if path in self.files:
-            return self.send_file(request, self.files[path])
-        self.send(request, 404, b"no such file")
-
-    def send(self, request, status, body, **fields):
-        request.send_response(status)
-        for name, value in fields.items():
-            request.send_header(name.replace("_", "-"), value)
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body)
-
-    def send_file(self, request, data, cut=None, etag=None, ranges=True, shift=0, before_piece=None):
-        """cut: bytes of the body until the connection breaks; shift: a 206 begins that many bytes too late."""
-        etag = etag or '"%s"' % sha256(data)[:16]
-        wanted, first, status = request.headers.get("Range"), 0, 200
-        if wanted and ranges and request.headers.get("If-Range", etag) == etag:
-            first, status = int(wanted[len("bytes="):].split("-")[0]) + shift, 206
-            if first >= len(data):
-                return self.send(request, 416, b"")
-        last = int(wanted.split("-")[1]) if status == 206 and wanted[-1] != "-" else len(data) - 1
-        body = data[first:last + 1]
-        request.send_response(status)
-        request.send_header("ETag", etag)
-        request.send_header("Content-Length", str(len(body)))
-        if status == 206:
-            request.send_header("Content-Range", "bytes %d-%d/%d" % (first, last, len(data)))
-        request.end_headers()
-        body = body if cut is None else body[:cut]
-        piece = 16384 if before_piece else len(body)
-        for at in range(0, len(body), piece or 1):
-            if before_piece:
-                before_piece(first + at)
-            request.wfile.write(body[at:at + piece])
-
-
-def split_gguf(data, count):
-    """A GGUF file's shards as llama.cpp's gguf-split makes them: metadata in the first, tensors in all."""
-    at = 24
-    tensors, keys = struct.unpack_from("<QQ", data, 8)
-
-    def text():
-        nonlocal at
-        size, = struct.unpack_from("<Q", data, at)
-        at += 8 + size
-        return data[at - size:at]
-    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-
-    def value(kind):
-        nonlocal at
-        if kind == 8:
-            text()
-        elif kind == 9:
-            inner, n = struct.unpack_from("<IQ", data, at)
-            at += 12
-            for _ in range(n):
-                value(inner)
-        else:
-            at += sizes[kind]
-    pairs, begin = [], at
-    for _ in range(keys):
-        begin = at
-        key = text()
-        kind, = struct.unpack_from("<I", data, at)
-        at += 4
-        value(kind)
-        pairs.append((key, data[begin:at]))
-    infos = []
-    for _ in range(tensors):
-        name_at = at
-        text()
-        dims, = struct.unpack_from("<I", data, at)
-        at += 4 + 8 * dims + 4
-        offset, = struct.unpack_from("<Q", data, at)
-        infos.append((data[name_at:at], offset))
-        at += 8
-    base = (at + 31) // 32 * 32
-    ends = sorted(offset for _, offset in infos) + [len(data) - base]
-    bytes_of = {offset: data[base + offset:base + ends[i + 1]] for i, offset in enumerate(ends[:-1])}
-
-    def own(key, kind, form, number):
-        return struct.pack("<Q", len(key)) + key + struct.pack("<I" + form, kind, number)
-    shards = []
-    for number in range(count):
-        mine = infos[len(infos) * number // count:len(infos) * (number + 1) // count]
-        kept = [pair for key, pair in pairs if number == 0 or key == b"general.architecture"]
-        kept += [own(b"split.no", 2, "H", number), own(b"split.count", 2, "H", count),
-                 own(b"split.tensors.count", 5, "i", len(infos))]
-        head, body = b"GGUF" + struct.pack("<IQQ", 3, len(mine), len(kept)) + b"".join(kept), b""
-        for info, offset in mine:
-            head += info + struct.pack("<Q", len(body))
-            body += bytes_of[offset] + b"\0" * (-len(bytes_of[offset]) % 32)
-        shards.append(head + b"\0" * (-len(head) % 32) + body)
-    return shards
-
-
-class ModelsPullTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.shared = tempfile.TemporaryDirectory(prefix="flyball-pull-")
-        path = os.path.join(cls.shared.name, "made.gguf")
-        subprocess.run([FLYBALL, "make-model", "--out", path, "--shape", "tiny", "--type", "Q8_0", "--quiet"],
-                       check=True)
-        with open(path, "rb") as f:
-            cls.model = f.read()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.shared.cleanup()
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="flyball-pull-")
-        self.addCleanup(folder.cleanup)
-        self.dir = os.path.realpath(folder.name)
-        self.models = os.path.join(self.dir, "models")
-        self.config = os.path.join(self.dir, "config.yaml")
-        self.hub = Hub()
-        self.addCleanup(self.hub.close)
-        self.environment = dict(os.environ, HOME=self.dir, XDG_CONFIG_HOME=self.dir, XDG_STATE_HOME=self.dir)
-        self.write_config()
-
-    def write_config(self, hub=None, token=False, more="models:\n  demo:\n    embedded: true\ndefault_model: demo\n"):
-        if token:
-            with open(os.path.join(self.dir, "token"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as out:
-                out.write(TOKEN + "\n")
-        with open(self.config, "w") as out:
-            out.write("schema: flyball.config/v1\nlisteners:\n  local:\n    tcp: 127.0.0.1:8080\n"
-                      "loopback_without_key: true\ndefault_app: example\nmodels_dir: models\n"
-                      "hub: {url: '%s'%s}\n%s" % ((hub or self.hub).url, ", token: {file: token}" * token, more))
-
-    def run_models(self, *args, expect=0, **env):
-        ended = flyball("models", *args, "--config", self.config, env=dict(self.environment, **env))
-        self.assertEqual(ended.returncode, expect, ended.stdout + ended.stderr)
-        return ended.stdout + ended.stderr
-
-    def pull(self, *args, expect=0, **env):
-        return self.run_models("pull", *args, expect=expect, **env)
-
-    def path(self, name, repo=REPO):
-        return os.path.join(self.models, repo, name)
-
-    def url_path(self, name, folders="files"):
-        return os.path.join(self.models, "127.0.0.1_%d" % self.hub.port, folders, name)
-
-    def assert_holds(self, path, data):
-        with open(path, "rb") as f:
-            self.assertEqual(sha256(f.read()), sha256(data), path)
-        with open(path + ".sha256") as f:
-            self.assertEqual(f.read(), "%s  %s\n" % (sha256(data), os.path.basename(path)))
-
-    def all_files(self):
-        return sorted(os.path.join(at, name) for at, _, names in os.walk(self.models) for name in names)
-
-    def named_files(self):
-        return [path for path in self.all_files()
-                if ".part" not in path and not path.endswith((".sha256", ".new", ".source.json"))]
-
+class ModelsPullTest(HubTest):
     # ---- the ordinary way --------------------------------------------------------------------------------------------
 
     def test_a_model_is_pulled_listed_verified_and_removed(self):
@@ -926,77 +703,6 @@ class ModelsPullTest(unittest.TestCase):
 
     # ---- the folder --------------------------------------------------------------------------------------------------
 
-    def test_nothing_is_removed_that_something_else_uses_or_a_person_wrote(self):
-        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
-        self.pull(REPO)
-        file = self.path("tiny-Q8_0.gguf")
-        outside = os.path.join(self.dir, "outside.gguf")
-        shutil.copy(file, outside)
-        self.write_config(more="models:\n  demo:\n    embedded: true\n  twin:\n    path: %s\n  out:\n    path: %s\n"
-                               "default_model: demo\n" % (file, outside))
-        rows = {row["id"]: row for row in json.loads(self.run_models("list", "--json"))["models"]}
-        self.assertEqual((rows["twin"]["references"], rows["tiny-Q8_0"]["references"]), (2, 2))
-        self.assertEqual(rows["out"]["origin"], "used in place")
-        self.assertIn("config.yaml:", self.run_models("rm", "twin", expect=78))
-        self.assertIn("uses", self.run_models("rm", file, expect=78))
-        self.assertIn("The model's file stays: the model twin uses it", self.run_models("rm", "tiny-Q8_0"))
-        self.assert_holds(file, self.model)
-        self.assertIn("no such file in", self.run_models("rm", outside, expect=64))
-        os.symlink(self.dir, os.path.join(self.models, "way-out"))
-        self.run_models("rm", os.path.join(self.models, "way-out", "outside.gguf"), expect=64)
-        self.run_models("rm", os.path.join(self.models, "..", "outside.gguf"), expect=64)
-        self.assertTrue(os.path.exists(outside))
-        self.write_config()
-        self.assertIn("not used", self.run_models("list"))
-        self.run_models("rm", file)
-        self.assertEqual(self.all_files(), [])
-
-    def test_entries_that_a_person_wrote_or_extended_stay(self):
-        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
-        self.pull(REPO)
-        file, entry = self.path("tiny-Q8_0.gguf"), os.path.join(self.dir, "config.d", "model-tiny-Q8_0.yaml")
-        with open(entry) as text:
-            ours = text.read()
-        mine = ours.replace("# Written by", "# Not written by")
-        more = ours.replace("models:\n", "models:\n  other: {path: /none}\n")
-        for text in (mine, more, ours + "max_queue: 7\n"):
-            with open(entry, "w") as out:
-                out.write(text)
-            place = "model-tiny-Q8_0.yaml:%d:" % (5 if text == more else 4)
-            self.assertIn(place, self.run_models("rm", "tiny-Q8_0", expect=78))
-            self.assertTrue(os.path.exists(entry))
-            self.assert_holds(file, self.model)
-        with open(entry, "w") as out:
-            out.write(ours.replace("    path:", "    context: 512\n    path:"))
-        self.run_models("rm", "tiny-Q8_0")
-        self.assertEqual(self.all_files(), [])
-
-    def test_a_file_is_not_removed_with_a_wish_to_keep_it(self):
-        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
-        self.pull(REPO, "--no-config")
-        file = self.path("tiny-Q8_0.gguf")
-        self.assertIn("--keep-file", self.run_models("rm", file, "--keep-file", expect=64))
-        self.assert_holds(file, self.model)
-        self.pull(REPO)
-        self.run_models("rm", "tiny-Q8_0", "--keep-file")
-        self.assert_holds(file, self.model)
-
-    def test_a_directory_with_files_of_others_stays_whole(self):
-        repo = "org/tiny-mlx"
-        for name in ("config.json", "model.safetensors"):
-            self.hub.add(repo, name, b'{"model_type": "none"}' if name == "config.json" else b"12345678")
-        self.pull(repo, "--no-config", expect=1)
-        folder = os.path.join(self.models, repo)
-        for name in ("NOTES.md", ".cache"):
-            other = os.path.join(folder, name)
-            open(other, "w").close() if name.endswith(".md") else os.mkdir(other)
-            there = sorted(os.listdir(folder))
-            self.assertIn(other + " was not fetched", self.run_models("rm", folder, expect=64))
-            self.assertEqual(sorted(os.listdir(folder)), there)
-            os.remove(other) if name.endswith(".md") else os.rmdir(other)
-        self.run_models("rm", folder)
-        self.assertFalse(os.path.exists(folder))
-
     def test_a_part_of_a_new_version_outlives_a_server_that_is_away(self):
         url, path = self.hub.url + "/files/m.gguf", self.url_path("m.gguf")
         self.hub.files["/files/m.gguf"] = self.model
@@ -1023,76 +729,6 @@ class ModelsPullTest(unittest.TestCase):
 
     def test_a_name_of_ollamas_is_answered_with_the_way_there(self):
         self.assertIn("ollama pull it, and then flyball models find", self.pull("qwen3:8b", expect=65))
-
-    def test_a_digest_of_a_file_that_nobody_fetched_has_no_remedy_of_ours(self):
-        file = os.path.join(self.dir, "mine.gguf")
-        with open(file, "wb") as out:
-            out.write(self.model)
-        self.write_config(more="models:\n  mine:\n    path: %s\n    sha256: %s\n" % (file, "0" * 64))
-        said = self.run_models("verify", expect=1)
-        self.assertIn("the file or that digest is wrong", said)
-        self.assertNotIn("models rm", said)
-
-    def test_folders_that_no_pull_gathers_stay(self):
-        folder = self.path("mine.part")
-        os.makedirs(folder)
-        for name in ("notes.txt", "m.gguf"):
-            shutil.copy(os.path.join(self.shared.name, "made.gguf"), os.path.join(folder, name))
-        self.assertIn("neither a model", self.run_models("rm", folder, expect=64))
-        self.write_config(more="models:\n  mine:\n    path: %s\n" % os.path.join(folder, "m.gguf"))
-        self.run_models("rm", os.path.join(folder, "m.gguf"), expect=78)
-        self.assertEqual(len(os.listdir(folder)), 2)
-        self.pull("org/mine.part", expect=65)
-
-    def test_links_in_the_folder_and_their_targets_stay(self):
-        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
-        self.pull(REPO, "--no-config")
-        file, link = self.path("tiny-Q8_0.gguf"), os.path.join(self.models, "link.gguf")
-        os.symlink(file, link)
-        self.assertIn("symbolic link", self.run_models("rm", link, expect=64))
-        self.pull(REPO)
-        entry = os.path.join(self.dir, "config.d", "model-tiny-Q8_0.yaml")
-        with open(entry) as text:
-            ours = text.read()
-        with open(entry, "w") as out:
-            out.write(ours.replace(file, link))
-        self.assertIn("symbolic link", self.run_models("rm", "tiny-Q8_0"))
-        self.assertTrue(os.path.islink(link))
-        self.assert_holds(file, self.model)
-
-    def test_an_entry_that_the_configuration_needs_stays(self):
-        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
-        self.pull(REPO)
-        os.mkdir(os.path.join(self.dir, "apps.d"))
-        with open(os.path.join(self.dir, "apps.d", "example.yaml"), "w") as out:
-            out.write("schema: flyball.app/v1\napp: example\nprivacy: local_only\nmodels: [tiny-Q8_0]\n")
-        self.assertIn("tiny-Q8_0", self.run_models("rm", "tiny-Q8_0", expect=78))
-        self.assert_holds(self.path("tiny-Q8_0.gguf"), self.model)
-        self.assertTrue(os.path.exists(os.path.join(self.dir, "config.d", "model-tiny-Q8_0.yaml")))
-
-    def test_a_part_has_one_writer_and_is_removed_by_its_name(self):
-        self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)
-        path = "/%s/resolve/main/tiny-Q8_0.gguf" % REPO
-        go_on, begun = threading.Event(), threading.Event()
-        self.addCleanup(go_on.set)
-
-        def wait(at):
-            if at > len(self.model) // 2:
-                begun.set()
-                go_on.wait()
-        self.hub.hooks[path] = lambda request: self.hub.send_file(request, self.model, before_piece=wait)
-        # A shell's "&" has its programs ignore Ctrl-C.
-        first = subprocess.Popen([FLYBALL, "models", "pull", REPO, "--quiet", "--config", self.config],
-                                 env=self.environment,
-                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-        begun.wait()
-        self.assertIn("another process", self.pull(REPO, expect=74))
-        part = self.path("tiny-Q8_0.gguf.part")
-        self.assertIn("another process", self.run_models("rm", part, expect=74))
-        first.send_signal(signal.SIGINT)
-        first.wait()
-        self.run_models("rm", part)
-        self.assertEqual(self.all_files(), [])
 
     def test_a_running_daemon_has_the_model_after_a_reload(self):
         self.hub.add(REPO, "tiny-Q8_0.gguf", self.model)

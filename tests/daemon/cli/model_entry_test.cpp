@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 
 #include "config/app_manifest.hpp"
 #include "daemon/cli/machine_pools.hpp"
+#include "tests/harness/temp_dir.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -19,11 +19,6 @@ namespace fs = std::filesystem;
 
 class ModelEntry : public testing::Test {
  protected:
-  ModelEntry() {
-    std::string name = (fs::temp_directory_path() / "flyball-entry-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~ModelEntry() override { fs::remove_all(folder_); }
   fs::path config() const { return folder_ / "config.yaml"; }
   Result<WrittenModels> write(std::vector<NewModel> models) const { return write_models(config(), models); }
   std::size_t files() const {
@@ -31,7 +26,8 @@ class ModelEntry : public testing::Test {
         std::ranges::count_if(fs::recursive_directory_iterator(folder_),
                               [](const fs::directory_entry& entry) { return !entry.is_directory(); }));
   }
-  fs::path folder_;
+  test::TempDir dir_;
+  fs::path folder_ = dir_.path();
 };
 
 TEST_F(ModelEntry, ModelsBecomeFilesThatTheConfigurationReads) {

@@ -1,4 +1,5 @@
 #include "daemon/hub/url.hpp"
+#include "config/percent.hpp"
 
 #include <gtest/gtest.h>
 
