@@ -167,7 +167,8 @@ Result<WrittenModels> write_models(const std::filesystem::path& config_file,
 
 std::string ask_text(const std::string& id, const std::filesystem::path& path, const std::string& config) {
   return "\nAsk it without a daemon:\n  flyball run --model " +
-         (config.empty() ? id : shell_word(terminal_text(path.string()))) + " \"Why is the sky blue?\"\n";
+         (config.empty() && !id.empty() ? id : shell_word(terminal_text(path.string()))) +
+         " \"Why is the sky blue?\"\n";
 }
 
 std::string serve_text(const std::string& reload, bool made_config, const std::string& config) {

@@ -34,7 +34,9 @@ struct WrittenModels {
 Result<WrittenModels> write_models(const std::filesystem::path& config_file,
                                    std::span<const NewModel> models);
 
-// The command that asks a model without a daemon, in words. config: `--config` as it was given.
+// The command that asks a model without a daemon, in words. id: "" for a model that no configuration has.
+// config:
+// `--config` as it was given.
 std::string ask_text(const std::string& id, const std::filesystem::path& path, const std::string& config);
 // The command that brings the model to every app. reload: of reload_command().
 std::string serve_text(const std::string& reload, bool made_config, const std::string& config);

@@ -247,7 +247,7 @@ std::string pulled_text(const Pulled& pulled, const std::string& asked_id, const
     out += "The configuration has it already: it is called " + pulled.id +
            (asked_id.empty() || asked_id == pulled.id ? "" : ", and --id does not change that") + "\n";
   if (pulled.trouble.empty())
-    out += ask_text(pulled.id, pulled.plan.model(), pulled.id.empty() ? "none" : config);
+    out += ask_text(pulled.id, pulled.plan.model(), config);
   return out;
 }
 
