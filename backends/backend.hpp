@@ -246,6 +246,7 @@ struct BackendInfo {         // fixed once ready
   std::optional<bool> infills;        // the file's vocabulary has infill tokens; nullopt: not known
   AnswerForm form = {};               // as the file's chat template tells; the default where it has none
   std::vector<DeviceShare> devices;   // in order of layers; empty: the machine's own processors
+  std::optional<bool> memory_locked = {};  // weights and KV (mlock); nullopt: nobody asked for it
 };
 // KV of one sequence of so many tokens, kept as `kv_type`. 0: not known.
 inline std::uint64_t kv_bytes_of(const BackendInfo& info, std::string_view kv_type,

@@ -51,6 +51,12 @@ constexpr const EngineKind* find_engine_kind(std::string_view id) noexcept {
   return nullptr;
 }
 
+// The kind of an engine of this machine, by its id in facts, receipts and metrics: an engine of its own is
+// called "cpu:night", after its kind and its profile. An upstream's id comes back as it is.
+constexpr std::string_view kind_of(std::string_view instance) noexcept {
+  return instance.substr(0, instance.find(':'));
+}
+
 enum class KindFilter : std::uint8_t { all, with_devices };
 // Ids of the kinds, in the table's order.
 inline std::vector<std::string> engine_ids(KindFilter filter = KindFilter::all) {

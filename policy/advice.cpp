@@ -338,7 +338,7 @@ std::vector<std::string> warnings(const Decision& decision, const Facts& facts) 
   if (engine && engine->moe == MoeSupport::none)
     out.push_back(engine->name + " does not run mixtures of experts, by the documents");
   const config::EngineKind* kind =
-      decision.target ? config::find_engine_kind(decision.target->backend) : nullptr;
+      decision.target ? config::find_engine_kind(config::kind_of(decision.target->backend)) : nullptr;
   if (kind == nullptr) return out;
   std::string truth(config::mixture_of_experts(kind->id));
   if (kind->memory == config::EngineKind::Memory::device)

@@ -16,7 +16,7 @@ void derive_shared_cards(Facts& facts) {
   bool all_set = true;  // as in the daemon, where the probe sets it and a request pays for no more than this
   for (const TargetInstance& target : facts.targets()->instances()) {
     const config::EngineKind* const kind = config::find_engine_kind(target.kind);
-    if (kind == nullptr || !kind->has_devices()) continue;
+    if (kind == nullptr || !kind->has_devices() || target.is_own_engine()) continue;
     const Fact* const available = facts.get(fact_of(target, TargetFact::available));
     if (n == engines.size() || (available != nullptr && !std::get<bool>(available->value))) continue;
     engines[n++] = &target;

@@ -177,6 +177,41 @@ const Fact* Facts::get(std::string_view name) const noexcept {
   return id ? get(*id) : nullptr;
 }
 
+Facts in_catalogue(const Facts& facts, const Targets& targets) {
+  Facts out(targets);
+  const auto known = facts.targets()->facts();
+  const auto there = [&](FactId id) { return targets->find_fact(known[id].name); };
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const auto id = static_cast<FactId>(i);
+    const Fact* const fact = facts.get(id);
+    const auto to = fact == nullptr ? std::nullopt : there(id);
+    if (!to) continue;
+    if (fact->from.empty()) {
+      out.set(*to, fact->value, fact->source, fact->age);
+      continue;
+    }
+    std::vector<FactId> from;
+    for (const FactId source : fact->from)
+      if (const auto at = there(source)) from.push_back(*at);
+    out.set_derived(*to, fact->value, std::move(from));
+    out.set_age(*to, fact->age);
+  }
+  for (const Facts::OfProfile& one : facts.of_profiles())
+    if (const auto to = there(one.id))
+      out.set_of_profile(one.profile, *to, one.fact ? std::optional(one.fact->value) : std::nullopt,
+                         one.fact ? one.fact->source : std::string());
+  for (const TargetInstance& instance : targets->instances()) {
+    if (!instance.is_own_engine()) continue;
+    const TargetInstance& kind = *targets->find(instance.kind);
+    for (const TargetFact which : {TargetFact::available, TargetFact::reason, TargetFact::shares_card}) {
+      const Fact* const fact = out.get(fact_of(kind, which));
+      const FactId to = fact_of(instance, which);
+      if (fact != nullptr && out.get(to) == nullptr) out.set(to, fact->value, fact->source, fact->age);
+    }
+  }
+  return out;
+}
+
 std::optional<std::int64_t> least_model_bytes(const Facts& facts) {
   const Fact* const weights = facts.get(weights_fact());
   if (weights == nullptr) return std::nullopt;

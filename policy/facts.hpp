@@ -90,6 +90,9 @@ class Facts {
 // Bytes that an engine needs of the model at the least: its weights, and the KV of one sequence, as far as
 // that is known. nullopt: nobody knows its weights.
 std::optional<std::int64_t> least_model_bytes(const Facts& facts);
+// The same facts by another catalogue, as far as that has them. What a kind's engine is here (available,
+// why not, on which card), its engines of their own are, unless `facts` say otherwise.
+Facts in_catalogue(const Facts& facts, const Targets& targets);
 inline constexpr const char* kDerivedSource = "derived";  // of what follows from other facts
 // Derives facts from others, where nobody set them: workload.interactive; model.fits_gpu and
 // model.fits_memory, from these bytes and what is not promised of the machine's; backend.<id>.fits_now, from

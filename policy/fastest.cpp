@@ -32,7 +32,7 @@ void derive_fastest(Facts& facts) {
   std::array<Speed, config::kEngineKinds.size()> speeds{};
   std::size_t n = 0;
   for (const TargetInstance& engine : facts.targets()->instances()) {
-    if (engine.remote) continue;
+    if (engine.remote || engine.is_own_engine()) continue;
     const FactId id = fact_of(engine, prefill ? TargetFact::prefill_tps : TargetFact::decode_tps);
     const Fact* speed = facts.get(id);
     if (!facts.is_true(fact_of(engine, TargetFact::available)) || speed == nullptr || is_predicted(*speed) ||

@@ -15,7 +15,7 @@ inline bool is_predicted(const Fact& fact) {
 // Less than this many times as fast is no difference that a measurement shows.
 inline constexpr double kClearlyFaster = 1.1;
 
-// Sets engines.fastest and backend.<id>.outpaced of the engines of this machine that are available and
+// Sets engines.fastest and backend.<id>.outpaced of the shared engines of this machine that are available and
 // measured (known, and not predicted: engines come near to what their devices could do in different measure),
 // where nobody set them. What counts is backend.<id>.prefill_tps for a
 // load that lives in prefill (workload.phase, else by workload.class: batch, rag, embedding and the like),

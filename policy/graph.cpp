@@ -78,8 +78,9 @@ std::string targets_text(const Rule& rule) {
 
 // What the target's profile asks of the engine; "" where that is nothing.
 std::string profile_text(const Tree& tree, const Target& target) {
-  const config::RequestSettings* const settings = settings_of(tree, target);
-  return settings == nullptr ? "" : to_text(*settings);
+  const Profile* const profile = profile_of(tree, target);
+  const bool sets = profile != nullptr && (profile->own_engine || settings_of(tree, target) != nullptr);
+  return sets ? to_text(*profile) : "";
 }
 
 std::string count_text(const Rule& rule, const RuleCounts& counts) {
@@ -213,7 +214,7 @@ class Svg {
     const std::size_t y = kTop + n_++ * kRow, x = 12;
     out_ += "<g><title>" + escaped(profile.because) + "</title>\n";
     text(x, y + 15, "font-weight=\"bold\"", "profile " + profile.id);
-    text(x, y + 31, "fill=\"#555555\"", to_text(profile.settings));
+    text(x, y + 31, "fill=\"#555555\"", to_text(profile));
     out_ += "</g>\n";
   }
 

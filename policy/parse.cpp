@@ -6,6 +6,7 @@
 #include <set>
 
 #include "config/digest.hpp"
+#include "config/engine_kinds.hpp"
 #include "config/table.hpp"
 #include "config/units.hpp"
 #include "config/yaml.hpp"
@@ -141,6 +142,60 @@ class PolicyShapes {
   Shape rule_, policy_;
 };
 
+// The engines of their own that a policy's rules name: those of `profiles` with `engine: own`, on engine
+// kinds of this machine. The file need not be checked yet.
+class OwnEngineFinder {
+ public:
+  explicit OwnEngineFinder(const Node& root) {
+    const Node* const profiles = root.find("profiles");
+    if (profiles == nullptr) return;
+    for (const Entry& entry : profiles->entries)
+      if (const Node* engine = entry.value.find("engine"); engine != nullptr && engine->text == "own")
+        own_.insert(entry.key);
+    if (own_.empty()) return;
+    if (const Node* const rules = root.find("rules")) look_at(*rules);
+    if (const Node* const fallback = root.find("default")) look_at_rule(*fallback);
+  }
+  std::vector<TargetCatalogue::OwnEngine> engines() && { return std::move(found_); }
+
+ private:
+  void look_at(const Node& rules) {
+    for (const Node& rule : rules.items) look_at_rule(rule);
+  }
+  void look_at_rule(const Node& rule) {
+    if (const Node* const use = rule.find("use")) {
+      add(*use);
+      for (const Node& item : use->items) add(item);
+    }
+    if (const Node* const rules = rule.find("rules")) look_at(*rules);
+  }
+  void add(const Node& target) {
+    const std::size_t colon = target.text.find(':');
+    if (colon == std::string::npos || found_.size() == kMost) return;
+    TargetCatalogue::OwnEngine one{target.text.substr(0, colon), target.text.substr(colon + 1)};
+    if (config::find_engine_kind(one.kind) == nullptr || !own_.contains(one.profile)) return;
+    if (std::ranges::none_of(found_, [&](const auto& other) { return other.id() == one.id(); }))
+      found_.push_back(std::move(one));
+  }
+
+  // No policy without a finding names more.
+  static constexpr std::size_t kMost = kMaxProfiles * config::kEngineKinds.size();
+
+  std::set<std::string, std::less<>> own_;  // profiles
+  std::vector<TargetCatalogue::OwnEngine> found_;
+};
+
+// Precondition: check_shape found nothing wrong with the root.
+void read_own_settings(const Node& root, std::vector<TargetCatalogue::OwnEngine>& engines) {
+  if (engines.empty()) return;
+  Findings findings;  // are found again by whoever reads the profiles for good
+  for (const Entry& entry : root.find("profiles")->entries) {
+    const Profile profile = read_profile(entry, findings);
+    for (TargetCatalogue::OwnEngine& engine : engines)
+      if (engine.profile == profile.id && profile.own_engine) engine.settings = *profile.own_engine;
+  }
+}
+
 // From checked nodes to the typed tree; what only the catalogue can tell is found on the way.
 class Reader {
  public:
@@ -156,7 +211,8 @@ class Reader {
       for (const Entry& entry : constraints->entries) out.constraints.push_back(constraint(entry));
     if (const Node* profiles = root.find("profiles"))
       for (const Entry& entry : profiles->entries) out.profiles.push_back(read_profile(entry, findings_));
-    profiles_ = profile_names(out.profiles);
+    defined_ = out.profiles;
+    profiles_ = profile_names(defined_);
     if (const Node* rules = root.find("rules"))
       for (const Node& node : rules->items) out.rules.push_back(rule(node));
     const Node& fallback = *root.find("default");
@@ -198,7 +254,7 @@ class Reader {
     out.when = condition(*entry.value.find("when"));
     out.deny = config::as_texts(*entry.value.find("deny"));
     for (const std::string& name : out.deny)
-      for (const TargetInstance* instance : targets_->meant_by(name)) out.denied.push_back(instance->id);
+      for (const TargetInstance* instance : targets_->denied_by(name)) out.denied.push_back(instance->id);
     out.line = entry.at.line;
     out.column = entry.at.column;
     return out;
@@ -237,6 +293,7 @@ class Reader {
     if (const Node* use = node.find("use"))
       out.use = read_targets(*use, *targets_, profiles_, &shipped_engines(), findings_);
     for (const Target& target : out.use) different_.insert(to_string(target));
+    if (const Node* use = node.find("use")) check_own_engines(*use);
     if (const Node* what = node.find("on_unavailable"))
       out.on_unavailable = named<OnUnavailable>(kOnUnavailable, what->text);
     if (const Node* pick = node.find("pick")) out.pick = named<Pick>(kPicks, pick->text);
@@ -245,6 +302,24 @@ class Reader {
       if (out.pick != Pick::meets_slo)
         add(what->at, "on_slo_miss without `pick: meets_slo`: only that pick can miss the SLO");
     }
+  }
+
+  // Upstreams run their own engines: none of theirs is started for a profile.
+  void check_own_engines(const Node& use) {
+    const auto check = [&](const Node& item) {
+      const std::size_t colon = item.text.find(':');
+      if (colon == std::string::npos || targets_->find(item.text) != nullptr) return;
+      const std::string name = item.text.substr(0, colon), profile = item.text.substr(colon + 1);
+      const auto own = std::ranges::find(defined_, profile, &Profile::id);
+      if (own == defined_.end() || !own->own_engine || !targets_->knows(name)) return;
+      add(item.at, "target \"" + item.text + "\": the profile has `engine: own`, and " + name +
+                       " is a remote server, on which flyball starts no engine: name cpu, vulkan or opencl, "
+                       "or a profile that shares its engine");
+    };
+    if (use.kind != Node::Kind::list)
+      check(use);
+    else
+      for (const Node& item : use.items) check(item);
   }
 
   std::string checked_engine(const Node& node) {
@@ -399,6 +474,7 @@ class Reader {
   const Targets& targets_;
   Findings& findings_;
   std::vector<std::string_view> fact_names_;
+  std::vector<Profile> defined_;            // as the file defines them
   std::vector<std::string_view> profiles_;  // that a target may name
   std::set<std::string> different_;         // targets
   std::size_t n_rules_ = 0;
@@ -423,13 +499,18 @@ bool denies(const Constraint& constraint, std::string_view backend) {
 }
 
 std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, std::string_view file_name,
-                                                         const Targets& targets) {
+                                                         const Targets& upstreams) {
   Result<Node> root = config::parse_yaml(yaml, file_name);
   if (!root) return std::unexpected(Findings{std::move(root.error())});
   Findings findings;
   config::check_schema_line(*root, kSchema, findings);
-  if (findings.empty()) config::check_shape(*root, PolicyShapes(*targets).policy(), "", findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));
+  auto own_engines = OwnEngineFinder(*root).engines();
+  const Targets named = TargetCatalogue::with_own_engines(upstreams, own_engines);
+  config::check_shape(*root, PolicyShapes(*named).policy(), "", findings);
+  if (!findings.empty()) return std::unexpected(std::move(findings));
+  read_own_settings(*root, own_engines);
+  const Targets targets = TargetCatalogue::with_own_engines(upstreams, own_engines);
   Tree tree = Reader(targets, findings).tree(*root, file_name);
   tree.text = yaml;
   tree.digest = config::digest(yaml);

@@ -257,7 +257,7 @@ Result<Condition> assumption(std::string_view assignment, const Targets& targets
 Proof prove_never(const Tree& tree, std::string_view backend, const std::vector<Condition>& assumptions) {
   Proof proof;
   Questions questions(tree, assumptions);
-  const auto meant = tree.targets->meant_by(backend);
+  const auto meant = tree.targets->denied_by(backend);
   const auto is_meant = [&](const Target& target) {
     return std::ranges::find(meant, target.backend, &TargetInstance::id) != meant.end();
   };

@@ -127,8 +127,9 @@ std::string padded(std::string text, std::size_t width) {
 }
 
 std::string target_name(const Json& target) {
-  const std::string profile = field(target, "profile");
-  return field(target, "backend") + (profile.empty() ? "" : ":" + profile);
+  const std::string profile = field(target, "profile"), backend = field(target, "backend");
+  // An engine of its own has its profile in its id.
+  return backend + (profile.empty() || backend.ends_with(":" + profile) ? "" : ":" + profile);
 }
 
 const Json& value_of(const Json& row, const char* key) {
@@ -266,6 +267,9 @@ Json receipt(const Decision& decision, const Facts& facts) {
               {"facts", facts_json(decision, facts)}};
   if (decision.target)
     out["target"] = {{"backend", decision.target->backend}, {"profile", decision.target->profile}};
+  if (const Profile* const profile = decision.target ? profile_of(*decision.tree, *decision.target) : nullptr;
+      profile != nullptr && profile->own_engine)
+    out["target"]["settings"] = to_text(*profile);
   if (decision.rule) out["rule"] = rule_json(*decision.rule);
   if (decision.advice)
     out["engine"] = {{"id", decision.advice->engine}, {"rule", rule_json(*decision.advice)}};
@@ -320,6 +324,8 @@ std::string explain_text(const Json& receipt) {
   } else {
     out += "\n";
   }
+  if (const std::string settings = field(target, "settings"); !settings.empty())
+    out += "  profile  " + field(target, "profile") + " sets " + settings + "\n";
   for (const Json& pick : list(receipt, "picks"))
     out += (field(pick, "rule") == field(rule, "id") ? "  picked   "
                                                      : "  passed   rule " + field(pick, "rule") + ", ") +

@@ -13,7 +13,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string backend_of(std::string_view target) {
+// Of a target as it is written. One with a profile is an engine of its own where the policy has it as one.
+std::string backend_of(std::string_view target, const TargetCatalogue& targets) {
+  if (targets.find(target) != nullptr) return std::string(target);
   return std::string(target.substr(0, target.find(':')));
 }
 
@@ -91,8 +93,8 @@ void Simulation::add(const PastRequest& past) {
   }
   add_ttft(past);
   Switches& switches = switches_[model];
-  count_switch(switches.before, backend_of(past.target), switches.recorded);
-  count_switch(switches.after, backend_of(target), switches.simulated);
+  count_switch(switches.before, backend_of(past.target, *tree_.targets), switches.recorded);
+  count_switch(switches.after, backend_of(target, *tree_.targets), switches.simulated);
 }
 
 void Simulation::add_ttft(const PastRequest& past) {
@@ -107,7 +109,7 @@ Simulation::AppClass Simulation::app_class_of(const PastRequest& past) {
 }
 
 Json Simulation::ttft(const AppClass& app_class, const std::string& model, const std::string& target) const {
-  const auto served = ttft_ms_.find({model, backend_of(target)});
+  const auto served = ttft_ms_.find({model, backend_of(target, *tree_.targets)});
   if (served == ttft_ms_.end()) return nullptr;
   const auto own = served->second.find(app_class);
   const bool has_own = own != served->second.end();

@@ -43,7 +43,9 @@ std::string unknown_target(const std::string& name, const TargetCatalogue& targe
 }  // namespace
 
 std::string to_string(const Target& target) {
-  return target.profile.empty() ? target.backend : target.backend + ":" + target.profile;
+  // An engine of its own has its profile in its id.
+  const bool shared = target.backend.find(':') == std::string::npos;
+  return target.profile.empty() || !shared ? target.backend : target.backend + ":" + target.profile;
 }
 
 TargetForm::TargetForm(const TargetCatalogue& targets)
@@ -61,6 +63,10 @@ Target read_target(const config::Node& node, const TargetCatalogue& targets,
   const std::size_t colon = text.find(':');
   Target out{std::string(text.substr(0, colon)), {}, node.at.line, node.at.column};
   if (colon != std::string_view::npos) out.profile = text.substr(colon + 1);
+  if (colon != std::string_view::npos && targets.find(text) != nullptr) {
+    out.backend = text;  // an engine of its own
+    return out;
+  }
   if (!targets.knows(out.backend)) add(unknown_target(out.backend, targets, systems));
   if (colon != std::string_view::npos && std::ranges::find(profiles, out.profile) == profiles.end())
     add("unknown profile \"" + out.profile + "\", expected " + one_of(profiles) +

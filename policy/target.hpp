@@ -16,7 +16,7 @@ namespace flyball::policy {
 struct EngineCatalogue;
 
 struct Target {
-  std::string backend;  // id of an instance
+  std::string backend;  // id of an instance: "vulkan"; "cpu:night", where its profile has an own engine
   std::string profile;  // "latency", another one that the policy defines, "" for none
   std::uint32_t line = 0, column = 0;
   // The same engine and profile, wherever it is written.

@@ -276,10 +276,18 @@ Result<Targets> TargetCatalogue::make(std::vector<TargetInstance> upstreams) {
   return Targets(new TargetCatalogue(std::move(instances)));
 }
 
+Targets TargetCatalogue::with_own_engines(const Targets& base, std::span<const OwnEngine> engines) {
+  if (engines.empty()) return base;
+  std::vector<TargetInstance> instances = base->instances_;
+  for (const OwnEngine& engine : engines)
+    instances.push_back({engine.id(), engine.kind, false, true, 0, engine.profile, engine.settings});
+  return Targets(new TargetCatalogue(std::move(instances)));
+}
+
 TargetCatalogue::TargetCatalogue(std::vector<TargetInstance> instances)
     : instances_(std::move(instances)), facts_(common().facts) {
   for (const TargetInstance& instance : instances_)
-    if (instance.id != instance.kind &&
+    if (instance.id != instance.kind && !instance.is_own_engine() &&
         std::ranges::find(derived_kinds_, instance.kind) == derived_kinds_.end())
       derived_kinds_.push_back(instance.kind);
   for (const TargetInstance& instance : instances_) names_.emplace_back(instance.id);
@@ -312,11 +320,17 @@ bool TargetCatalogue::has_names_of(const TargetCatalogue& other) const noexcept 
   return names_ == other.names_;
 }
 
-std::vector<const TargetInstance*> TargetCatalogue::meant_by(std::string_view name) const {
+std::vector<const TargetInstance*> TargetCatalogue::denied_by(std::string_view name) const {
   std::vector<const TargetInstance*> out;
   for (const TargetInstance& instance : instances_)
     if (instance.id == name || instance.kind == name || (name == kRemote && instance.remote))
       out.push_back(&instance);
+  return out;
+}
+
+std::vector<const TargetInstance*> TargetCatalogue::meant_by(std::string_view name) const {
+  std::vector<const TargetInstance*> out = denied_by(name);
+  std::erase_if(out, [&](const TargetInstance* one) { return one->is_own_engine() && one->id != name; });
   return out;
 }
 
@@ -336,6 +350,13 @@ FactId TargetCatalogue::fact_of(std::string_view name, TargetFact fact) const {
     std::abort();
   }
   return static_cast<FactId>(it->first + static_cast<FactId>(fact));
+}
+
+config::OwnEngines own_engines_of(const TargetCatalogue& targets) {
+  config::OwnEngines out;
+  for (const TargetInstance& instance : targets.instances())
+    if (instance.is_own_engine()) out.emplace(instance.id, instance.settings);
+  return out;
 }
 
 const Targets& default_targets() {

@@ -1,5 +1,6 @@
 // The names that a policy may use: targets, and facts about them, the machine, the app and the request. A
-// catalogue is made once from the configured upstreams and never changed. The trees and facts that go by it
+// catalogue is made once from the configured upstreams, and from the engines of their own that a policy's
+// profiles want, and never changed. The trees and facts that go by it
 // share it.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "config/engine_settings.hpp"
 #include "config/error.hpp"
 
 namespace flyball::policy {
@@ -69,6 +71,10 @@ struct TargetInstance {
   bool remote = false;      // an upstream: requests leave this machine
   bool configured = false;  // an upstream that config.yaml names; false: its kind is known and has none
   FactId first_fact = 0;    // its facts in the order of TargetFact; the catalogue fills it in
+  std::string profile = {};  // of an engine of its own, whose id is "kind:profile"; "": requests share it
+  config::EngineSettings settings = {};  // of an engine of its own
+
+  bool is_own_engine() const noexcept { return !profile.empty(); }
 };
 inline FactId fact_of(const TargetInstance& instance, TargetFact fact) {
   return static_cast<FactId>(instance.first_fact + static_cast<FactId>(fact));
@@ -85,10 +91,21 @@ class TargetCatalogue {
   // kind.
   static Result<std::shared_ptr<const TargetCatalogue>> make(std::vector<TargetInstance> upstreams);
 
+  // An engine kind of this machine and the profile that wants an engine of its own.
+  struct OwnEngine {
+    std::string kind, profile;
+    config::EngineSettings settings = {};
+    std::string id() const { return kind + ":" + profile; }
+  };
+  // `base` and these beside it; `base` itself without any. Precondition: each kind and profile once.
+  static std::shared_ptr<const TargetCatalogue> with_own_engines(
+      const std::shared_ptr<const TargetCatalogue>& base, std::span<const OwnEngine> engines);
+
   TargetCatalogue(const TargetCatalogue&) = delete;  // its facts' names lie in it
   TargetCatalogue& operator=(const TargetCatalogue&) = delete;
 
-  // Engines of this machine, configured upstreams, then the v1 kinds without an upstream.
+  // Engines of this machine, configured upstreams, the v1 kinds without an upstream, then engines of their
+  // own.
   std::span<const TargetInstance> instances() const noexcept { return instances_; }
   const TargetInstance* find(std::string_view id) const noexcept;
   // False for an id that no instance has.
@@ -97,11 +114,13 @@ class TargetCatalogue {
   std::span<const std::string_view> names() const noexcept { return names_; }
   bool knows(std::string_view name) const noexcept;
   // The instances that a name means, in config.yaml's order: the one of that id, those of that kind, or every
-  // remote one ("remote"). Empty: nobody knows the name.
+  // remote one ("remote"). An engine of its own is meant by its id alone. Empty: nobody knows the name.
   std::vector<const TargetInstance*> meant_by(std::string_view name) const;
+  // The same for a constraint: who denies a kind denies its engines of their own, too.
+  std::vector<const TargetInstance*> denied_by(std::string_view name) const;
 
   // Facts that every catalogue has come first, with the same ids in each, sorted by name; behind them those
-  // of the configured upstreams, sorted by name.
+  // of the configured upstreams and of engines of their own, sorted by name.
   std::span<const FactInfo> facts() const noexcept { return facts_; }
   std::optional<FactId> find_fact(std::string_view name) const noexcept;
   // `backend.<name>.<fact>` of one of names(); aborts on another name.
@@ -128,6 +147,9 @@ class TargetCatalogue {
   std::vector<FactsOf> facts_of_;  // in the order of names_
 };
 using Targets = std::shared_ptr<const TargetCatalogue>;
+
+// The engines of their own among its instances.
+config::OwnEngines own_engines_of(const TargetCatalogue& targets);
 
 // The catalogue without any upstream: cpu, vulkan, opencl, vllm, sglang, tensorrt_llm, dynamo.
 const Targets& default_targets();

@@ -33,7 +33,8 @@ struct Tree {
   Program program;  // compile() of it, for decide()
 };
 
-// config_invalid with file:line:column in Error::where. What lint calls an error is refused too.
+// config_invalid with file:line:column in Error::where. What lint calls an error is refused too. The tree's
+// targets are these, and the engines of their own that its rules name.
 Result<Tree> parse_policy(std::string_view yaml, std::string_view file_name,
                           const Targets& targets = default_targets());
 // The same with every finding, for `flyball check`.

@@ -37,6 +37,13 @@ class CpuExecutor final : public device::Executor {
     return plan;
   }
 
+  std::vector<std::span<const std::byte>> held_memory() const override {
+    auto out = weights_.held_memory();
+    for (const std::span<const std::byte> one : {ops_->kv(), ops_->scratch()})
+      if (!one.empty()) out.push_back(one);
+    return out;
+  }
+
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) override {
     if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return pass(ok);
     limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,

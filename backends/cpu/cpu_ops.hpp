@@ -35,6 +35,8 @@ class CpuOps final : public graph::Ops {
   const float* buffer(graph::Buffer b) const noexcept { return data(b); }
   std::uint64_t scratch_bytes() const noexcept { return scratch_.size(); }
   std::uint64_t kv_bytes() const noexcept { return kv_.size(); }
+  std::span<const std::byte> scratch() const noexcept { return {scratch_.data(), scratch_.size()}; }
+  std::span<const std::byte> kv() const noexcept { return {kv_.data(), kv_.size()}; }
   // Not null: what each kernel takes is added there, by the wall clock.
   void time_into(graph::KernelTimes* times) noexcept { times_ = times; }
 

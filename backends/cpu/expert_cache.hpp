@@ -40,6 +40,7 @@ class ExpertCache {
   std::span<const CpuMatrix> shapes() const noexcept { return shapes_; }
 
   std::uint64_t bytes() const noexcept { return packed_.size(); }
+  std::span<const std::byte> held_memory() const noexcept { return {packed_.data(), packed_.size()}; }
   std::uint64_t packed_experts() const noexcept { return n_packed_; }  // since it was made
 
  private:

@@ -36,6 +36,9 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
   const model::ModelWeights& weights = model.weights();
   CpuWeights out;
   out.embedding_ = weights.of(WeightRole::token_embedding);
+  out.in_place_.emplace_back(
+      out.embedding_.data,
+      out.embedding_.rows * kernels::row_bytes(out.embedding_.type, out.embedding_.cols));
   out.matrices_.resize(weights.n_layers() * model::kWeightRoleCount);
   out.vectors_begin_.resize(out.matrices_.size());
 
@@ -75,6 +78,8 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
       pack_matrices(kernels, pool, matrix, job);
       matrix.data = packed;
       if (from_file) release_source(w.source(), matrix);
+    } else if (w.data != out.embedding_.data) {
+      out.in_place_.emplace_back(w.data, w.rows * kernels::row_bytes(w.type, w.cols));
     }
     out.matrices_[index(ref)] = matrix;
     loaded(w.matrix_bytes());
@@ -103,6 +108,18 @@ const CpuMatrix& CpuWeights::matrix(WeightRef ref) const noexcept {
 
 const float* CpuWeights::vector(WeightRef ref) const noexcept {
   return vectors_.data() + vectors_begin_[index(ref)];
+}
+
+std::vector<std::span<const std::byte>> CpuWeights::held_memory() const {
+  std::vector<std::span<const std::byte>> out;
+  const auto add = [&](std::span<const std::byte> one) {
+    if (!one.empty()) out.push_back(one);
+  };
+  add({packed_.data(), packed_.size()});
+  for (const std::span<const std::byte> one : in_place_) add(one);
+  add(std::as_bytes(std::span(vectors_)));
+  if (experts_) add(experts_->held_memory());
+  return out;
 }
 
 std::uint64_t CpuWeights::bytes() const noexcept {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/cpu/expert_cache.hpp"
@@ -31,6 +32,8 @@ class CpuWeights {
   ExpertCache* experts() const noexcept { return experts_.get(); }  // null: a dense model
   // Held or read in place, the embedding table included.
   std::uint64_t bytes() const noexcept;
+  // The bytes themselves: packed matrices and experts, and what is read in place in the file.
+  std::vector<std::span<const std::byte>> held_memory() const;
   // For scratch: every matrix but the experts'; those without rows are none of this model's.
   std::span<const CpuMatrix> matrices() const noexcept { return matrices_; }
 
@@ -42,6 +45,7 @@ class CpuWeights {
   std::vector<float> vectors_;              // one after the other
   std::vector<std::size_t> vectors_begin_;  // in vectors_, by index()
   model::Weight embedding_;
+  std::vector<std::span<const std::byte>> in_place_;  // the embedding table, and what the ISA reads unpacked
   std::unique_ptr<ExpertCache> experts_;
   std::uint64_t bytes_ = 0;  // without experts
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -61,6 +62,9 @@ struct BlockWrite {
 struct Executor {
   virtual ~Executor() = default;
   virtual graph::MemoryPlan memory() const = 0;
+  // Weights and KV in the process's own memory, those read in a mapped file included. Empty: they lie with a
+  // driver. Valid while the executor lives.
+  virtual std::vector<std::span<const std::byte>> held_memory() const { return {}; }
   // Which device holds what of it, in order of layers. Empty: the machine's own processors.
   virtual std::vector<DeviceShare> shares() const { return {}; }
   // Where one device may compute in several ways: which, and all of a context goes that way.

@@ -1,9 +1,12 @@
 #include "backends/device/memory.hpp"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -73,6 +76,27 @@ void commit_pages(std::span<std::byte> pages) noexcept {
 
 Pages::~Pages() {
   if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
+}
+
+Result<void> lock_pages(std::span<const std::span<const std::byte>> ranges) {
+  std::size_t locked = 0;
+  while (locked < ranges.size() && mlock(ranges[locked].data(), ranges[locked].size()) == 0) ++locked;
+  if (locked == ranges.size()) return {};
+  const int why = errno;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    bytes += ranges[i].size();
+    if (i < locked) munlock(ranges[i].data(), ranges[i].size());
+  }
+  const std::string wanted = config::size_text(bytes) + " are to be locked";
+  rlimit limit{};
+  const bool limited = (why == ENOMEM || why == EPERM || why == EAGAIN) &&
+                       getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur < bytes;
+  if (!limited) return fail(ErrorCode::io_error, wanted + ": " + std::strerror(why));
+  return fail(ErrorCode::insufficient_memory,
+              wanted + ", the limit of locked memory (RLIMIT_MEMLOCK) is " +
+                  config::size_text(limit.rlim_cur) +
+                  ": raise LimitMEMLOCK= of the service's unit, or `ulimit -l` where it was started");
 }
 
 void release_file_pages(std::span<const std::byte> mapping) noexcept {

@@ -52,6 +52,10 @@ class Pages {
   std::span<std::byte> bytes_;
 };
 
+// Keeps the pages in memory while they are mapped (mlock): all of them or none. insufficient_memory, with the
+// bytes, the limit and the remedy: the process may not lock so many; io_error: a file could not be read.
+Result<void> lock_pages(std::span<const std::span<const std::byte>> ranges);
+
 // Tells the kernel that these pages of a file mapping are not needed soon. They are read again when touched.
 // Precondition: a mapping of a file, not of memory whose only copy this is.
 void release_file_pages(std::span<const std::byte> mapping) noexcept;

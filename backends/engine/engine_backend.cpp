@@ -582,10 +582,13 @@ class EngineBackend final : public Backend {
     return Ticket(std::move(ticket));
   }
 
-  // On Linux the priority is the thread's alone. Without it the work is done all the same.
+  // On Linux the priority is the thread's alone. Without it the work is done all the same. The thread begins
+  // with the niceness of the process, which an engine of its own may have been given.
   static void yield_to_others() noexcept {
-    [[maybe_unused]] const int ignored =
-        ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kSlowLaneNice);
+    const auto thread = static_cast<id_t>(::gettid());
+    constexpr int kMostNice = 19;
+    const int nice = std::min(::getpriority(PRIO_PROCESS, thread) + kSlowLaneNice, kMostNice);
+    [[maybe_unused]] const int ignored = ::setpriority(PRIO_PROCESS, thread, nice);
   }
 
   void compile_constraints() {

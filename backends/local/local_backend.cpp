@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/device/memory.hpp"
 #include "backends/engine/build_id.hpp"
 #include "backends/engine/engine_backend.hpp"
 #include "backends/kv/chain_key.hpp"
@@ -58,6 +59,19 @@ void set_up_spill(const LocalBackendOptions& options, const model::ModelFile& mo
   parts.limits.keyed = kv::Keyed{space, std::max(1U, options.spill.least_tokens / layout.block_size)};
   parts.spill = std::make_unique<spill::KvSpill>(std::move(*store), block_bytes, off);
   parts.spill_after = options.spill.after;
+}
+
+// Whether they are locked; nullopt: that is not wanted.
+std::optional<bool> lock_memory(const LocalBackendOptions& options, const device::Executor& executor) {
+  if (!options.lock_memory) return std::nullopt;
+  const auto off = [&](const std::string& why) {
+    if (options.warn) options.warn("memory is not locked, and the engine runs without: " + why);
+    return false;
+  };
+  const auto held = executor.held_memory();
+  if (held.empty()) return off("weights and KV of the " + options.backend + " engine lie with its driver");
+  if (const auto locked = device::lock_pages(held); !locked) return off(locked.error().message);
+  return true;
 }
 
 // The options with the limits that were agreed on: what the machine has free when it is loaded changes
@@ -119,6 +133,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.info.digest = model::digest_of(*model);
   parts.info.scratch_bytes = memory.scratch_bytes;
   parts.info.devices = parts.executor->shares();
+  parts.info.memory_locked = lock_memory(options, *parts.executor);
   parts.info.has_chat_template = chat_template.has_value();
   if (chat_template) parts.info.form = chat_template->answer_form();
 

@@ -465,6 +465,8 @@ std::vector<std::string> engine_words(const WorkerOptions& options) {
     say("--kv-spill-bytes", std::to_string(options.kv_spill_bytes));
   }
   say("--memory", options.own_memory ? "own" : "machine");
+  if (options.nice > 0) say("--nice", std::to_string(options.nice));
+  if (options.lock_memory) words.emplace_back("--lock-memory");
   say("--memory-capacity", std::to_string(options.memory_capacity));
   return words;
 }

@@ -288,6 +288,8 @@ void put(WireWriter& w, const BackendInfo& i) {
   w.u64(i.token_weight_bytes);
   w.u64(i.devices.size());
   for (const DeviceShare& s : i.devices) put(w, s);
+  w.flag(i.memory_locked.has_value());
+  w.flag(i.memory_locked.value_or(false));
 }
 BackendInfo get_info(WireReader& r) {
   BackendInfo i;
@@ -311,6 +313,8 @@ BackendInfo get_info(WireReader& r) {
   i.token_weight_bytes = r.u64(UINT64_MAX, "token weight bytes");
   i.devices.resize(r.count(kMaxDevices, 7, "devices"));
   for (DeviceShare& s : i.devices) s = get_share(r);
+  const bool locks = r.flag("locks memory"), locked = r.flag("memory locked");
+  if (locks) i.memory_locked = locked;
   return i;
 }
 

@@ -19,7 +19,7 @@
 
 namespace flyball::worker {
 
-inline constexpr std::uint32_t kProtocolVersion = 16;
+inline constexpr std::uint32_t kProtocolVersion = 17;
 
 // Counted by the daemon from 1, never reused within one worker.
 using TicketId = std::uint64_t;

@@ -77,7 +77,8 @@ Result<const config::ModelEntry*> ModelOperations::model_and_engine(const std::s
     return fail(ErrorCode::model_not_found, "There is no model " + config::not_among(model, known) + ".",
                 "model");
   }
-  const std::vector<std::string> engines = service_.dispatcher.fleet().engines();
+  std::vector<std::string> engines = service_.dispatcher.fleet().engines();
+  for (std::string& own : service_.dispatcher.fleet().own_engines()) engines.push_back(std::move(own));
   if (!engine.empty() && std::ranges::find(engines, engine) == engines.end())
     return fail(
         ErrorCode::invalid_value,

@@ -194,7 +194,7 @@ std::map<std::string, LoadedModel> loaded_models(const ModelsSeen& seen) {
       model.digest = worker.info.digest;
     else if (model.digest != worker.info.digest)
       model.digest.clear();
-    const config::EngineKind* const kind = config::find_engine_kind(worker.backend);
+    const config::EngineKind* const kind = config::find_engine_kind(config::kind_of(worker.backend));
     model.bytes += worker.account_bytes;
     if (kind != nullptr && kind->has_devices()) model.device_bytes += worker.account_bytes;
     const auto ends_in = time_left(worker, entry->idle_unload.value_or(seen.config.memory.idle_unload));

@@ -43,6 +43,7 @@ http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,
       one["digest"] = worker.info.digest;
       one["context_tokens"] = worker.info.context_length;
       one["kv_bytes"] = worker.info.kv_bytes;
+      if (worker.info.memory_locked) one["locked"] = *worker.info.memory_locked;
       if (worker.load.kv_blocks_total > 0)
         one["kv_used_ratio"] = static_cast<double>(worker.load.kv_blocks_used) / worker.load.kv_blocks_total;
       one["running"] = worker.load.running;

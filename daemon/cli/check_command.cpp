@@ -71,7 +71,7 @@ void check_policy(const std::string& name, const Result<std::string>& text, Find
   if (!tree) return findings.errors(tree.error());
   for (const policy::Profile& profile : tree->profiles)
     std::printf("%s:%u:%u: profile %s sets %s\n", name.c_str(), profile.line, profile.column,
-                profile.id.c_str(), policy::to_text(profile.settings).c_str());
+                profile.id.c_str(), policy::to_text(profile).c_str());
   std::set<std::string> named;
   for (const policy::LintFinding& f : policy::lint(*tree)) {
     findings.warning(f);

@@ -1,4 +1,5 @@
 // `flyball engine`: the worker process that `flyball serve` starts. Not for hands.
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cstdio>
@@ -27,6 +28,12 @@ struct ServeEngine {
   EngineOptions engine;
 };
 
+// Never below what the daemon runs at: that takes rights which an engine does not have.
+void be_nice(int nice) {
+  if (nice <= ::getpriority(PRIO_PROCESS, 0)) return;
+  [[maybe_unused]] const int ignored = ::setpriority(PRIO_PROCESS, 0, nice);  // to be nicer is always allowed
+}
+
 bool is_stream_socket(int fd) {
   int type = 0;
   socklen_t size = sizeof type;
@@ -50,6 +57,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       exit_code = kUsage;
       return;
     }
+    be_nice(options->engine.nice);  // threads that begin later have it, too
     systemd::set_up_logging("info");
     local::LocalBackendOptions backend = settled(options->engine);
     backend.warn = [](const std::string& what) { spdlog::warn("{}", what); };

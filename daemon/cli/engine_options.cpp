@@ -4,6 +4,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "backends/model/model_config.hpp"
+#include "config/engine_settings.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/number_option.hpp"
 
@@ -38,6 +39,9 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
                   "Where a GPU engine's model lies: machine, or own of its devices")
       ->check(CLI::IsMember({"machine", "own"}))
       ->capture_default_str();
+  number("--nice", options.nice, 0, config::kMaxNice, "Niceness of the process; never below the daemon's");
+  command.add_flag("--lock-memory", backend.lock_memory,
+                   "Lock weights and KV in memory, where the limit allows it");
   number("--memory-capacity", backend.memory_capacity, 0, UINT64_MAX,
          "What engines may hold of the machine's memory together; 0: what is free decides");
 }

@@ -49,19 +49,23 @@ int simulate(const SimulateOptions& options) {
   auto past = open_past(options.past, *config);
   if (!past) return report(past.error());
   policy::Simulation simulation(*tree);
-  const auto read = route::each_record(past->database, past->since, [&](const route::Record& record) {
-    const route::RequestRecord& request = record.request;
-    const std::string served = served_by(request);
-    policy::Facts facts = record.facts;
-    policy::derive_interactive(facts);  // records of older versions lack these
-    policy::derive_shared_cards(facts);
-    const policy::PastRequest one{request.app, request.model,   record.rule, record.target,
-                                  served,      request.ttft_ms, facts};
-    if (options.app.empty() || request.app == options.app)
-      simulation.add(one);
-    else
-      simulation.add_ttft(one);
-  });
+  const auto read = route::each_record(
+      past->database, past->since,
+      [&](const route::Record& record) {
+        const route::RequestRecord& request = record.request;
+        const std::string served = served_by(request);
+        // An engine of its own that was not there when the request came is as available as its kind was.
+        policy::Facts facts = policy::in_catalogue(record.facts, tree->targets);
+        policy::derive_interactive(facts);  // records of older versions lack these
+        policy::derive_shared_cards(facts);
+        const policy::PastRequest one{request.app, request.model,   record.rule, record.target,
+                                      served,      request.ttft_ms, facts};
+        if (options.app.empty() || request.app == options.app)
+          simulation.add(one);
+        else
+          simulation.add_ttft(one);
+      },
+      tree->targets);
   if (!read) return report(read.error());
   const nlohmann::json out = simulation.report();
   const std::string text = options.as_json

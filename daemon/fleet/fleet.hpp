@@ -1,5 +1,6 @@
-// The engine workers: one process per (model, backend), started on first use, restarted with backoff,
-// disabled when they keep dying. Lives on the daemon's io_context thread.
+// The engine workers: one process per (model, backend), where a backend is an engine kind ("cpu") or an
+// engine of its own that a profile of the policy wants ("cpu:night"). Started on first use, restarted with
+// backoff, disabled when they keep dying. Lives on the daemon's io_context thread.
 #pragma once
 
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "backends/backend.hpp"
 #include "backends/memory_need.hpp"
 #include "config/config.hpp"
+#include "config/engine_settings.hpp"
 #include "daemon/fleet/asker.hpp"
 #include "daemon/fleet/file_stamp.hpp"
 
@@ -123,6 +125,11 @@ struct Fleet {
   virtual std::vector<WorkerStatus> status() const = 0;
   // The engine kinds that this machine has, by id.
   virtual std::vector<std::string> engines() const { return {}; }
+  // The engines of their own that profiles of the policy want, from the next reload() on: an engine with
+  // other settings, or that no profile wants any more, ends there as one of a changed model does.
+  virtual void set_own_engines(config::OwnEngines) {}
+  // Those whose kind this machine has.
+  virtual std::vector<std::string> own_engines() const { return {}; }
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
   // Models keep their worker whose entry is unchanged and whose file, where `files` has its stamp, is the one
@@ -170,6 +177,7 @@ struct FleetOptions {
   // Share of the bytes predicted of a model on this engine that is asked for beside them; absent: none.
   std::function<double(const std::string& backend)> margin = {};
   std::function<void(const LoadReport&)> on_loaded = {};
+  config::OwnEngines own_engines = {};  // that profiles of the policy want
 };
 std::unique_ptr<Fleet> make_worker_fleet(boost::asio::io_context& io, const config::Config& config,
                                          FleetOptions options = {});

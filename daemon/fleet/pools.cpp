@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "config/engine_kinds.hpp"
+
 namespace flyball::fleet {
 namespace {
 
@@ -27,7 +29,8 @@ std::vector<MemoryPool> memory_pools(const config::MemoryRules& rules, std::uint
 
 std::size_t pool_of(const std::string& backend, const std::vector<DeviceMemory>& devices) {
   const auto has = [&](const DeviceMemory& device) {
-    return std::ranges::find(device.backends, backend, &EngineMemory::backend) != device.backends.end();
+    return std::ranges::find(device.backends, config::kind_of(backend), &EngineMemory::backend) !=
+           device.backends.end();
   };
   const auto at = std::ranges::find_if(devices, has);
   return at == devices.end() ? 0 : 1 + static_cast<std::size_t>(at - devices.begin());
@@ -44,7 +47,7 @@ std::uint64_t most_of(const std::string& backend, const config::MemoryRules& rul
                       const std::vector<DeviceMemory>& devices) {
   for (const DeviceMemory& device : devices)
     for (const EngineMemory& engine : engines_of(rules, device))
-      if (engine.backend == backend) return engine.bytes;
+      if (engine.backend == config::kind_of(backend)) return engine.bytes;
   return kUnbounded;
 }
 
@@ -52,7 +55,7 @@ std::optional<std::uint64_t> MemoryStatus::free_for(const std::string& backend) 
   if (pools.empty()) return std::nullopt;
   for (const PoolStatus& pool : pools)
     for (const EngineMemory& engine : pool.backends)
-      if (engine.backend == backend) return std::min(pool.free, engine.bytes);
+      if (engine.backend == config::kind_of(backend)) return std::min(pool.free, engine.bytes);
   return pools[kMachinePool].free;
 }
 

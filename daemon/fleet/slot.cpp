@@ -62,7 +62,12 @@ worker::WorkerOptions engine_options(const config::ModelEntry& entry) {
 worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::string>* device_ids,
                                      const config::WorkerLimits& limits, const config::KvSpill& kv_spill) {
   worker::WorkerOptions options = engine_options(slot.entry);
-  options.backend = slot.backend;
+  options.backend = config::kind_of(slot.backend);
+  if (slot.own) {
+    if (slot.own->threads) options.threads = *slot.own->threads;
+    options.nice = slot.own->nice;
+    options.lock_memory = slot.own->lock_memory;
+  }
   if (device_ids != nullptr) options.device_ids = *device_ids;
   options.kv_spill_dir = kv_spill.directory.string();
   options.kv_spill_bytes = kv_spill.max_bytes;
@@ -98,7 +103,7 @@ void log_ready(const Slot& slot) {
       info.context_length, config::size_text(info.weight_bytes + info.kv_bytes + info.scratch_bytes),
       config::size_text(info.kv_bytes), info.kv_type, slot.entry.id, slot.backend,
       info.digest.substr(0, kShownDigest));
-  const config::EngineKind* const kind = config::find_engine_kind(slot.backend);
+  const config::EngineKind* const kind = config::find_engine_kind(config::kind_of(slot.backend));
   if (info.mixture_of_experts && kind != nullptr && kind->memory == config::EngineKind::Memory::device)
     spdlog::warn("this engine {} | model={} backend={}", config::mixture_of_experts(kind->id), slot.entry.id,
                  slot.backend);

@@ -10,19 +10,26 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "backends/worker/client.hpp"
+#include "config/engine_settings.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/fleet/governor.hpp"
 #include "daemon/fleet/lifecycle.hpp"
 
 namespace flyball::fleet {
 
-// One (model, backend).
+// One (model, engine): the shared engine of a kind, or one of its own for a profile.
 struct Slot {
-  Slot(boost::asio::io_context& io, config::ModelEntry e, std::string b, bool device_memory,
-       const config::WorkerLimits& limits)
-      : entry(std::move(e)), backend(std::move(b)), own_memory(device_memory), lifecycle(limits), timer(io) {}
+  Slot(boost::asio::io_context& io, config::ModelEntry e, std::string b,
+       std::optional<config::EngineSettings> settings, bool device_memory, const config::WorkerLimits& limits)
+      : entry(std::move(e)),
+        backend(std::move(b)),
+        own(std::move(settings)),
+        own_memory(device_memory),
+        lifecycle(limits),
+        timer(io) {}
   config::ModelEntry entry;
-  std::string backend;
+  std::string backend;                        // "cpu", or "cpu:night"
+  std::optional<config::EngineSettings> own;  // of an engine of its own; absent: it is shared
   bool own_memory;  // its model lies in a device's own memory, not in the machine's
   Lifecycle lifecycle;
   std::uint64_t stamp = 0;  // of the file, or the directory, when it was last loaded
@@ -42,8 +49,10 @@ struct Slot {
   std::vector<Asker> askers;  // who wait for this load
   // For whom it is loaded: them; without anybody, or to be there always, everybody.
   std::vector<Asker> load_for() const { return preloaded || askers.empty() ? std::vector<Asker>{{}} : askers; }
-  // No other engine's load ends it.
-  bool is_pinned() const noexcept { return !background && (preloaded || entry.pin); }
+  // No other engine's load ends it, nor want of work.
+  bool is_pinned() const noexcept {
+    return !background && (preloaded || entry.pin || (own && own->keep_loaded));
+  }
   struct Refusal {
     Error error;
     std::vector<Asker> of = {};  // others would not be refused; empty: everybody would

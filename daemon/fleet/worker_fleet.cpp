@@ -41,6 +41,7 @@ class WorkerFleet final : public Fleet {
         limits_(config.worker),
         cache_dir_(config.cache_dir),
         kv_spill_(config.kv_spill),
+        own_(std::move(options.own_engines)),
         options_(std::move(options)),
         memory_(config.memory, options_, [this] { return processes(); }),
         governor_(memory_.governor()),
@@ -108,6 +109,15 @@ class WorkerFleet final : public Fleet {
     return out;
   }
 
+  void set_own_engines(config::OwnEngines own) override { own_ = std::move(own); }
+
+  std::vector<std::string> own_engines() const override {
+    std::vector<std::string> out;
+    for (const auto& [id, settings] : own_)
+      if (const auto* devices = devices_of(id); devices == nullptr || !devices->empty()) out.push_back(id);
+    return out;
+  }
+
   void drain(TimePoint deadline, std::function<void()> drained) override {
     draining_ = true;
     look_timer_.cancel();
@@ -133,9 +143,10 @@ class WorkerFleet final : public Fleet {
     std::vector<std::shared_ptr<Slot>> kept;
     std::vector<std::shared_ptr<Slot>> next;  // engines that requests wait for now
     for (auto& slot : std::exchange(slots_, {})) {
-      const auto entry = std::ranges::find(config.models, slot->entry.id, &config::ModelEntry::id);
+      auto entry = std::ranges::find(config.models, slot->entry.id, &config::ModelEntry::id);
+      if (is_gone(slot->backend)) entry = config.models.end();
       if (entry != config.models.end() && spills_alike && same_engine(*entry, slot->entry) &&
-          !is_replaced(*slot, files)) {
+          slot->own == settings_of(slot->backend) && !is_replaced(*slot, files)) {
         slot->entry = *entry;
         slot->lifecycle.set_limits(limits_);
         slot->lifecycle.forgive();
@@ -164,8 +175,18 @@ class WorkerFleet final : public Fleet {
         slots_, [&](const auto& s) { return s->entry.id == model && s->backend == backend; });
     return it == slots_.end() ? nullptr : *it;
   }
+  // Of an engine of its own that a profile wants; absent: another one.
+  std::optional<config::EngineSettings> settings_of(const std::string& backend) const {
+    const auto own = own_.find(backend);
+    return own == own_.end() ? std::nullopt : std::optional(own->second);
+  }
+  // It is called after a profile, and no profile wants it.
+  bool is_gone(const std::string& backend) const {
+    return config::kind_of(backend) != backend && !own_.contains(backend);
+  }
   std::shared_ptr<Slot> make(const config::ModelEntry& entry, const std::string& backend) {
-    return std::make_shared<Slot>(io_, entry, backend, memory_.has_own_memory(backend), limits_);
+    return std::make_shared<Slot>(io_, entry, backend, settings_of(backend), memory_.has_own_memory(backend),
+                                  limits_);
   }
   std::shared_ptr<Slot> add(const config::ModelEntry& entry, const std::string& backend) {
     return slots_.emplace_back(make(entry, backend));
@@ -211,18 +232,24 @@ class WorkerFleet final : public Fleet {
 
   // That an engine is to open; nullptr: it has no devices.
   const std::vector<std::string>* devices_of(const std::string& backend) const {
-    const config::EngineKind* const kind = config::find_engine_kind(backend);
+    const config::EngineKind* const kind = config::find_engine_kind(config::kind_of(backend));
     return kind != nullptr && kind->has_devices() ? &options_.devices[*kind] : nullptr;
   }
 
   void acquire_now(const std::string& model, const std::string& backend, Acquired callback,
                    const Asker& asker) {
     if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
-    if (const auto* devices = devices_of(backend); devices != nullptr && devices->empty())
+    if (is_gone(backend))
       return answer(callback, fail(ErrorCode::model_unavailable,
-                                   "No " + std::string(config::find_engine_kind(backend)->name) +
-                                       " device ran the probe's kernel.",
+                                   "There is no engine " + backend +
+                                       ": no profile of the policy in force has it (`engine: own`).",
                                    "backend"));
+    if (const auto* devices = devices_of(backend); devices != nullptr && devices->empty())
+      return answer(callback,
+                    fail(ErrorCode::model_unavailable,
+                         "No " + std::string(config::find_engine_kind(config::kind_of(backend))->name) +
+                             " device ran the probe's kernel.",
+                         "backend"));
     std::shared_ptr<Slot> slot = find(model, backend);
     if (!slot) {
       const auto any = std::ranges::find_if(slots_, [&](const auto& s) { return s->entry.id == model; });
@@ -570,6 +597,7 @@ class WorkerFleet final : public Fleet {
   config::WorkerLimits limits_;
   const std::filesystem::path cache_dir_;  // as the daemon started
   config::KvSpill kv_spill_;               // of engines that start from now on
+  config::OwnEngines own_;                 // by id
   const FleetOptions options_;
   FleetMemory memory_;
   Governor& governor_;  // memory_'s

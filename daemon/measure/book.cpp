@@ -117,8 +117,7 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
         }
         if (assumed) priors_[pair].push_back({Roofline(*assumed, size->second), Basis::assumed});
       }
-      if (figures_.contains(pair) || priors_.contains(pair))
-        engines_[model.id].push_back(facts_of(engine.backend));
+      if (figures_.contains(pair) || priors_.contains(pair)) engines_[model.id].push_back(engine.backend);
     }
   }
 }
@@ -126,13 +125,6 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
 const Book::Found* Book::found(const std::string& backend) const {
   const auto it = found_.find(backend);
   return it == found_.end() ? nullptr : &it->second;
-}
-
-Book::EngineFacts Book::facts_of(const std::string& backend) {
-  // Engines of this machine have the same facts in every catalogue.
-  const auto id = [&](policy::TargetFact fact) { return policy::default_targets()->fact_of(backend, fact); };
-  using enum policy::TargetFact;
-  return {backend, id(decode_tps), id(prefill_tps), id(ttft), id(load_time), id(watts)};
 }
 
 const std::vector<Figure>& Book::figures_of(const Pair& pair) const {
@@ -158,37 +150,60 @@ bool Book::knows_ceilings(const std::string& backend, std::int64_t now) const {
   return at != ceilings_at_.end() && now - at->second <= kLifetimeSeconds;
 }
 
-void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& facts) const {
+double prefill_share(const policy::TargetInstance& engine, const CpuThreads& threads) {
+  const std::optional<std::uint32_t>& own = engine.settings.threads;
+  if (!engine.is_own_engine() || engine.kind != config::kCpu.id || !own || threads.shared == 0) return 1;
+  return static_cast<double>(std::min(*own, std::max(threads.usable, threads.shared))) / threads.shared;
+}
+
+void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& facts,
+                     const CpuThreads& threads) const {
   const auto engines = engines_.find(model);
   if (engines == engines_.end()) return;
+  for (const policy::TargetInstance& engine : facts.targets()->instances())
+    if (!engine.remote && std::ranges::find(engines->second, engine.kind) != engines->second.end())
+      set_facts_of(engine, model, now, threads, facts);
+}
+
+void Book::set_facts_of(const policy::TargetInstance& engine, const std::string& model, std::int64_t now,
+                        const CpuThreads& threads, policy::Facts& facts) const {
   const std::uint32_t streams =
       std::max(count_of(facts, "workload.concurrency", 1), count_of(facts, "workload.batch_size", 1));
   const std::uint32_t prompt = count_of(facts, "workload.prompt_tokens", kPromptTokens);
   const auto integer = [](double value) { return static_cast<std::int64_t>(std::llround(value)); };
-  for (const EngineFacts& engine : engines->second) {
-    const Pair pair{model, engine.backend};
-    const std::vector<Figure>& figures = figures_of(pair);
-    const auto set = [&](policy::FactId fact, Kind kind, std::uint32_t at, auto convert) {
-      if (const auto figure = figure_at(figures, kind, at, now)) {
-        const double times =
-            correction(ledger_.get(), model, engine.backend, kind, Basis::measured, figure->value);
+  const Pair pair{model, engine.kind};
+  const std::vector<Figure>& figures = figures_of(pair);
+  const double share = prefill_share(engine, threads);
+  const auto set = [&](policy::TargetFact which, Kind kind, std::uint32_t at, auto convert,
+                       double own_times = 1) {
+    const policy::FactId fact = policy::fact_of(engine, which);
+    const std::string as_own = own_times == 1 ? std::string()
+                                              : ", by " + std::to_string(*engine.settings.threads) + " of " +
+                                                    std::to_string(threads.shared) + " threads";
+    // A figure of other threads is none that was measured of this engine.
+    if (const auto figure = figure_at(figures, kind, at, now)) {
+      const double times =
+          correction(ledger_.get(), model, engine.kind, kind, Basis::measured, figure->value) * own_times;
+      if (own_times == 1)
         return facts.set(fact, convert(figure->value * times), policy::kMeasuredSource + as_seen(times),
                          age(figure->measured_at, now));
-      }
-      const auto found = predicted(pair, kind, at, now);
-      if (!found) return;
-      const double times =
-          correction(ledger_.get(), model, engine.backend, kind, found->prior->basis, found->of.value);
-      facts.set(
-          fact, convert(found->of.value * times),
-          policy::kPredictedSource + (": " + found->prior->roofline.basis(kind, found->of)) + as_seen(times));
-    };
-    set(engine.decode_tps, Kind::decode_tps, streams, rounded);
-    set(engine.prefill_tps, Kind::prefill_tps, prompt, rounded);
-    set(engine.ttft, Kind::ttft_ms, prompt, integer);
-    set(engine.load_time, Kind::load_ms, 0, integer);
-    set(engine.watts, Kind::watts, 0, rounded);
-  }
+      return facts.set(fact, convert(figure->value * times),
+                       std::string(policy::kPredictedSource) + ": measured on " + engine.kind + as_own);
+    }
+    const auto found = predicted(pair, kind, at, now);
+    if (!found) return;
+    const double times =
+        correction(ledger_.get(), model, engine.kind, kind, found->prior->basis, found->of.value);
+    facts.set(fact, convert(found->of.value * times * own_times),
+              policy::kPredictedSource + (": " + found->prior->roofline.basis(kind, found->of)) +
+                  as_seen(times) + as_own);
+  };
+  using enum policy::TargetFact;
+  set(decode_tps, Kind::decode_tps, streams, rounded);
+  set(prefill_tps, Kind::prefill_tps, prompt, rounded, share);
+  set(ttft, Kind::ttft_ms, prompt, integer, 1 / share);
+  set(load_time, Kind::load_ms, 0, integer);
+  set(watts, Kind::watts, 0, rounded);
 }
 
 bool Book::is_measured(const std::string& model, const std::string& backend, std::int64_t now) const {

@@ -21,6 +21,16 @@ namespace flyball::measure {
 
 using ModelSizes = std::map<std::string, ModelSize>;  // by id in config.yaml
 
+// Threads of the cpu engine that targets without a profile share, and those that this process may run at
+// once. 0: not known.
+struct CpuThreads {
+  std::uint32_t shared = 0, usable = 0;
+};
+// How many times as fast as its kind's measured engine an engine of its own reads prompts: in proportion to
+// their threads on the processor. Decoding is bound by reading the weights, which few threads do as fast as
+// many: it counts as the kind's. 1 where nothing tells them apart.
+double prefill_share(const policy::TargetInstance& engine, const CpuThreads& threads);
+
 // What a book knows beside measurements.
 struct BookOptions {
   ModelSizes sizes = {};                                     // of models that predictions are made for
@@ -40,8 +50,9 @@ class Book {
   // backend.<id>.decode_tps and the like for this model, at the concurrency and prompt length that the app's
   // facts declare (else 1 stream, and a prompt of kPromptTokens). Predictions have a source that begins with
   // policy::kPredictedSource, and no age: a record of a request keeps that of each source. now: seconds since
-  // 1970.
-  void set_facts(const std::string& model, std::int64_t now, policy::Facts& facts) const;
+  // 1970. An engine of its own gets its kind's figures, those of prompts by prefill_share().
+  void set_facts(const std::string& model, std::int64_t now, policy::Facts& facts,
+                 const CpuThreads& threads = {}) const;
   static constexpr std::uint32_t kPromptTokens = 512;
 
   // What set_facts goes by, before correction.
@@ -76,11 +87,8 @@ class Book {
 
  private:
   using Pair = std::pair<std::string, std::string>;  // model id and backend
-  struct EngineFacts {
-    std::string backend;
-    policy::FactId decode_tps, prefill_tps, ttft, load_time, watts;
-  };
-  static EngineFacts facts_of(const std::string& backend);
+  void set_facts_of(const policy::TargetInstance& engine, const std::string& model, std::int64_t now,
+                    const CpuThreads& threads, policy::Facts& facts) const;
   const std::vector<Figure>& figures_of(const Pair& pair) const;
   struct Prior {
     Roofline roofline;
@@ -96,7 +104,7 @@ class Book {
   std::map<Pair, std::vector<Prior>> priors_;                // those of measured ceilings first
   std::map<std::string, Found> found_;                       // by backend
   std::map<std::string, std::int64_t> ceilings_at_;          // by backend: when they were measured
-  std::map<std::string, std::vector<EngineFacts>> engines_;  // by model: those of either
+  std::map<std::string, std::vector<std::string>> engines_;  // by model: those of either
   std::shared_ptr<const PredictionLedger> ledger_;
   std::uint64_t generation_ = 0;
 };

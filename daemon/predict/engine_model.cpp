@@ -25,10 +25,11 @@ double EngineModel::doubt_of(measure::Basis basis) noexcept {
 }
 
 // An assumption tells proportions alone: the first request that is seen tells the size.
-void EngineModel::set_prior(const measure::Book& book, const std::string& model, const std::string& backend,
-                            std::int64_t now) {
+void EngineModel::set_prior(const measure::Book& book, const std::string& model,
+                            const std::string& engine_kind, std::int64_t now, double prefill_share) {
   const auto figure = [&](Kind kind, std::uint32_t at) {
-    const auto known = book.likely(model, backend, kind, at, now);
+    auto known = book.likely(model, engine_kind, kind, at, now);
+    if (known && kind == Kind::ttft_ms) known->value /= prefill_share;
     return known && std::isfinite(known->value) && known->value > 0 ? known : std::nullopt;
   };
   const auto ms = figure(Kind::load_ms, 0);

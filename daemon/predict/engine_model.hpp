@@ -40,8 +40,8 @@ class EngineModel {
   static constexpr std::size_t kEnough = 3;
 
   // The book's word on the engine, in place of an earlier book's. Finished requests count on.
-  void set_prior(const measure::Book& book, const std::string& model, const std::string& backend,
-                 std::int64_t now);
+  void set_prior(const measure::Book& book, const std::string& model, const std::string& kind,
+                 std::int64_t now, double prefill_share = 1);
 
   // True: nobody has measured the model there, and requests that would tell have not been seen.
   bool untried() const noexcept { return wants_prefill() || wants_decode(); }

@@ -212,6 +212,7 @@ struct Predictor::Engine {
   TimePoint trial_at{};              // when the latest of them began
   std::optional<std::uint64_t> book;  // its generation
   TimePoint book_asked{};
+  double prefill_share = 1;  // measure::prefill_share()
 
   // `request` may be there already, and wait.
   bool trial_due(TimePoint now, std::uint64_t request) const {
@@ -247,7 +248,8 @@ Predictor::Predictor(KeyedHash hash, const DeviceGroups& devices)
 }
 Predictor::~Predictor() = default;
 
-Group* Predictor::device_group(std::string_view kind) {
+Group* Predictor::device_group(std::string_view backend) {
+  const std::string_view kind = config::kind_of(backend);
   for (Devices& devices : devices_)
     if (std::ranges::find(devices.kinds, kind) != devices.kinds.end()) return &devices.group;
   return nullptr;
@@ -312,7 +314,17 @@ void Predictor::look_at(Engine& engine, const Query& query) {
     return;
   engine.book = query.book->generation();
   engine.book_asked = query.now;
-  engine.model.set_prior(*query.book, model.id, engine.backend, query.unix_seconds);
+  engine.model.set_prior(*query.book, model.id, std::string(config::kind_of(engine.backend)),
+                         query.unix_seconds, engine.prefill_share);
+}
+
+// An engine of its own that a reload gave other threads has to show its speed again.
+void Predictor::set_share(Engine& engine, double share) {
+  if (engine.prefill_share == share) return;
+  engine.prefill_share = share;
+  engine.model = {};
+  engine.book.reset();
+  engine.trials = 0;
 }
 
 std::optional<Prediction> Predictor::expect(const Query& query, const config::RequestSettings& settings,
@@ -517,8 +529,7 @@ void Predictor::predict(const Query& query, Facts& facts) {
   learn();
   foresee_others(query);
   const Slo slo = slo_of(facts);
-  std::array<Untold, config::kEngineKinds.size()> untold{};
-  std::size_t n_untold = 0;
+  untold_.clear();
   for (const policy::TargetInstance& target : facts.targets()->instances()) {
     if (target.remote || !facts.is_true(fact_of(target, TargetFact::available))) continue;
     const bool is_untold = facts.get(fact_of(target, TargetFact::expected_total)) == nullptr;
@@ -527,17 +538,17 @@ void Predictor::predict(const Query& query, Facts& facts) {
       Engine& engine = engine_of(*model, target.id, device_group(target.kind) == nullptr);
       const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
       const bool has_room = state != query.engines.end() && (state->loaded || state->starts);
+      set_share(engine, measure::prefill_share(target, query.threads));
       engine.until_room = has_room ? 0 : until_room(query, engine, target, facts);
     }
     const auto prediction = expect_at(query, target.id, device_group(target.kind) == nullptr, load_time);
-    if (is_untold && n_untold < untold.size())
-      untold[n_untold++] = {&target, prediction ? std::optional(prediction->load) : std::nullopt};
+    if (is_untold) untold_.push_back({&target, prediction ? std::optional(prediction->load) : std::nullopt});
     if (!prediction) continue;
     const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
     set_facts(target, state == query.engines.end() ? nullptr : &*state, *prediction, slo, facts);
     set_profiles(query, target, *prediction, load_time, false, facts);
   }
-  set_trials(query, std::span(untold).first(n_untold), facts);
+  set_trials(query, untold_, facts);
 }
 
 void Predictor::predict_loaded(const Query& query, std::string_view backend, Facts& facts) {
@@ -774,8 +785,8 @@ void Predictor::learn_prefill(Engine& engine, const Stay& stay) {
   // process shows again is.
   constexpr double kSurprise = 4;
   const double usual = engine.model.prefill(work) + engine.model.first_step();
-  const bool is_far = stay.fresh && engine.backend != config::kCpu.id && engine.model.knows_prefill() &&
-                      took > kSurprise * engine.model.slowdown(busy) * usual;
+  const bool is_far = stay.fresh && config::kind_of(engine.backend) != config::kCpu.id &&
+                      engine.model.knows_prefill() && took > kSurprise * engine.model.slowdown(busy) * usual;
   const bool surprises = is_far && (!engine.surprised || engine.surprising == engine.processes);
   engine.surprised = is_far;
   if (surprises) engine.surprising = engine.processes;

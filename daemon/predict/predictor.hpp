@@ -99,6 +99,7 @@ struct Query {
   bool hard_slo = false;      // route::SloGate finds out whether a figure still holds
   bool interactive = true;    // people wait for its answers
   bool asks_delay_to_others = false;  // the policy reads it; else it is not computed
+  measure::CpuThreads threads = {};   // of the model's engines on the processor
 };
 
 // Of one engine. Microseconds.
@@ -218,9 +219,11 @@ class Predictor {
   };
   Model* model_of(std::string_view id);
   Engine& engine_of(Model& model, std::string_view backend, bool shares_cores);
-  Group* device_group(std::string_view kind);  // nullptr: engines of this kind share the cores
+  // Of an engine kind, or of the kind of an engine of its own; nullptr: they share the cores.
+  Group* device_group(std::string_view backend);
   AnswerLength* app_of(Model& model, std::string_view app);
   void look_at(Engine& engine, const Query& query);
+  static void set_share(Engine& engine, double share);
   // An available engine whose times nobody else has set, and microseconds until it has loaded the model.
   struct Untold {
     const policy::TargetInstance* target = nullptr;
@@ -275,6 +278,7 @@ class Predictor {
   std::deque<Devices> devices_;  // engines point to their groups
   std::uint64_t last_ = 0;  // stay
   TimePoint now_{};  // the latest that came in
+  std::vector<Untold> untold_;   // storage for predict()
   std::vector<Lesson> lessons_;  // in the order in which they came; what they teach is not fitted yet
   std::map<std::string, std::unique_ptr<Model>, std::less<>> models_;
   std::map<std::string, PerBackend, std::less<>> quality_;

@@ -213,7 +213,7 @@ void set_engine_facts(const HardwareReport& report, const config::PerKind<config
     }
     facts.set(fact_of(target, TargetFact::available), true, kProbe);
     facts.set(fact_of(target, TargetFact::shares_card), shares_card(*kind, report, by_kind), kProbe);
-    if (kind->most_devices == 1) continue;
+    if (kind->most_devices == 1 || target.is_own_engine()) continue;  // its kind's cards count once
     for (const ProbedDevice& card : cards_of(report.devices[*kind], *devices))
       used += std::min(card.device->memory_bytes, kMostMemory);
   }

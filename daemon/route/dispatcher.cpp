@@ -62,6 +62,7 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
     : io(context),
       fleet(workers),
       hardware(std::move(probed)),
+      hardware_now(hardware),
       metrics(m),
       journal(usage_journal),
       turns(std::make_shared<Turns>([] { return now().steady_ms; })),
@@ -69,6 +70,12 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
   for (const auto& [key, used] : journal.usage().days())
     app_limits.restore(key.first, key.second, used.charged_tokens());
   for (const auto& [app, day] : journal.usage().lost()) app_limits.lose(app, day);
+}
+
+const policy::Facts& Dispatcher::Impl::hardware_by(const policy::Targets& targets) {
+  // By its address: the settings of engines of their own are part of a catalogue, too.
+  if (hardware_now.targets() != targets) hardware_now = in_catalogue(hardware, targets);
+  return hardware_now;
 }
 
 predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now) {
@@ -121,8 +128,9 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
         is_own ? own->turn.before : static_cast<std::uint32_t>(turns->waiting(worker.model, worker.backend));
   }
   static const measure::Book kNothing;
-  policy::Facts facts = gather(hardware, age, spec.app, spec.model, spec.traits, live, spec.file,
-                               spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
+  policy::Facts facts =
+      gather(hardware_by(spec.tree.targets), age, spec.app, spec.model, spec.traits, live, spec.file,
+             spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
   const bool changes = !overrides.empty() || !asked.left.empty();
   if (changes) forget_derived(facts);
   for (const policy::NamedFact& fact : overrides) facts.set(fact.id, fact.value, "override");
@@ -141,6 +149,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   query.profiles = profiles;
   query.asks_delay_to_others = spec.tree.program.asks_delay_to_others;
   query.neighbours = neighbours;
+  query.threads = cpu_threads(spec.model, facts);
   query.engines = engines;
   query.lines = lines;
   predictor.predict(query, facts);
@@ -362,8 +371,8 @@ Receipt begun_receipt(const JobSpec& spec) {
   return receipt;
 }
 
-EngineRecord engine_record(const BackendInfo& engine, const JobSpec& spec) {
-  EngineRecord out{.backend = engine.backend,
+EngineRecord engine_record(const std::string& backend, const BackendInfo& engine, const JobSpec& spec) {
+  EngineRecord out{.backend = backend,
                    .model_path = spec.model.path.string(),
                    .digest = engine.digest,
                    .quantization = engine.quantization,

@@ -29,7 +29,8 @@ std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree);
 // Whose request it is, and when it came; nothing is decided yet.
 Receipt begun_receipt(const JobSpec& spec);
 // The engine that a request begins on, as receipts keep it.
-EngineRecord engine_record(const BackendInfo& engine, const JobSpec& spec);
+// backend: the instance that it is, "cpu:night".
+EngineRecord engine_record(const std::string& backend, const BackendInfo& engine, const JobSpec& spec);
 
 // A request as the predictor is asked about it.
 struct Asked {
@@ -57,6 +58,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   boost::asio::io_context& io;
   fleet::Fleet& fleet;
   const policy::Facts hardware;
+  // By the catalogue of the policy that a request is decided by, which a reload may have replaced since.
+  const policy::Facts& hardware_by(const policy::Targets& targets);
+  policy::Facts hardware_now;                                    // by the catalogue asked for last
   const TimePoint probed_at = std::chrono::steady_clock::now();  // the probe ran just before
   metrics::Metrics& metrics;
   usage::Journal& journal;

@@ -129,8 +129,9 @@ void add_promises(Facts& facts, std::string_view model, const LiveState& live) {
   const bool opened = facts.get("hardware.gpu.memory_used") != nullptr;
   for (const fleet::WorkerStatus& worker : live.workers) {
     if (worker.model == model || !worker.pinned) continue;
-    const auto pool = std::ranges::find_if(
-        live.memory.pools, [&](const fleet::PoolStatus& one) { return is_of(one, worker.backend); });
+    const auto pool = std::ranges::find_if(live.memory.pools, [&](const fleet::PoolStatus& one) {
+      return is_of(one, config::kind_of(worker.backend));
+    });
     if (pool == live.memory.pools.end() || pool == live.memory.pools.begin())
       machine += worker.account_bytes;
     else if (!opened || is_of(*pool, config::kOpenCl.id))
@@ -161,6 +162,13 @@ config::Slo wanted_slo(const config::AppManifest& app, const RequestTraits& requ
 
 bool is_own_slo(const config::AppManifest& app, const RequestTraits& request) {
   return !stricter(request.slo_ttft, app.slo.ttft) && !stricter(request.slo_tpot, app.slo.tpot);
+}
+
+measure::CpuThreads cpu_threads(const config::ModelEntry& model, const Facts& facts) {
+  const policy::Fact* const known = facts.get("hardware.cpu.threads");
+  if (known == nullptr || std::get<std::int64_t>(known->value) < 1) return {};
+  const auto usable = static_cast<std::uint32_t>(std::get<std::int64_t>(known->value));
+  return {model.threads == 0 ? usable : std::min(model.threads, usable), usable};
 }
 
 std::uint32_t served_context(const config::ModelEntry& model, const BackendInfo* file) {
@@ -200,7 +208,7 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
       known = true;
     }
   }
-  measured.set_facts(model.id, now, facts);
+  measured.set_facts(model.id, now, facts, cpu_threads(model, facts));
   derive(facts);
   return facts;
 }

@@ -16,10 +16,11 @@ std::vector<std::string> preload_targets(const policy::Tree& tree, const policy:
                                          std::int64_t now) {
   RequestTraits chat;
   chat.operation = "chat";
+  const policy::Facts here = policy::in_catalogue(hardware, tree.targets);
   std::vector<std::string> engines;
   for (const config::AppManifest& app : apps) {
     if (!config::may_use(app, model)) continue;
-    const policy::Facts facts = gather(hardware, {}, app, model, chat, {{}, memory}, file, measured, now);
+    const policy::Facts facts = gather(here, {}, app, model, chat, {{}, memory}, file, measured, now);
     const policy::Decision decision = policy::decide(tree, facts);
     if (decision.target == nullptr || tree.targets->is_remote(decision.target->backend)) continue;
     if (std::ranges::find(engines, decision.target->backend) == engines.end())

@@ -37,9 +37,9 @@ std::size_t ReceiptWriter::attempt(const policy::Target& target, std::uint32_t c
   return receipt_->attempts.size() - 1;
 }
 
-bool ReceiptWriter::knows_engine(const BackendInfo& engine) const {
+bool ReceiptWriter::knows_engine(const std::string& backend, const BackendInfo& engine) const {
   return std::ranges::any_of(receipt_->engines, [&](const EngineRecord& one) {
-    return one.backend == engine.backend && one.digest == engine.digest;
+    return one.backend == backend && one.digest == engine.digest;
   });
 }
 

@@ -40,7 +40,7 @@ class ReceiptWriter {
   // devices: what each of the engine's holds. settings: those of the target's profile; "": it has none.
   void attempt_runs(std::size_t row, std::vector<std::string> devices, std::string settings);
   // The engine that an attempt begins on: known where one of this kind and digest is listed.
-  bool knows_engine(const BackendInfo& engine) const;
+  bool knows_engine(const std::string& backend, const BackendInfo& engine) const;
   void engine(EngineRecord engine) { receipt_->engines.push_back(std::move(engine)); }
   void attempt_ended(std::size_t row, RunState outcome) {
     receipt_->attempts[row].outcome = std::move(outcome);

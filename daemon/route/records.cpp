@@ -263,9 +263,10 @@ std::string target_of(const policy::Decision& decision) {
   return decision.target ? to_string(*decision.target) : "";
 }
 
-Result<Receipt> replay(Record record, const std::string& file, const std::string& text_of_policy) {
-  if (auto tree = policy::parse_policy(text_of_policy, file)) {
-    const auto kept = std::make_shared<const policy::Tree>(std::move(*tree));
+// kept: nullptr: its policy cannot be read any more.
+Result<Receipt> replay(Record record, const std::string& file,
+                       const std::shared_ptr<const policy::Tree>& kept) {
+  if (kept != nullptr) {
     Receipt out;
     static_cast<RequestRecord&>(out) = std::move(record.request);
     out.facts = std::move(record.facts);
@@ -337,19 +338,22 @@ Result<std::optional<Receipt>> find_record(store::Database& database, std::strin
   });
   if (!asked) return pass(asked);
   if (!record) return std::nullopt;
+  auto tree = policy::parse_policy(policy, file);
+  const auto kept = tree ? std::make_shared<const policy::Tree>(std::move(*tree)) : nullptr;
+  if (kept != nullptr) record->facts = policy::Facts(kept->targets);
   if (!read_facts(frame, record->facts) || !read_facts(delta, record->facts)) return damaged(database, id);
-  auto receipt = replay(std::move(*record), file, policy);
+  auto receipt = replay(std::move(*record), file, kept);
   if (!receipt) return pass(receipt);
   return std::move(*receipt);
 }
 
 Result<void> each_record(store::Database& database, std::int64_t since,
-                         const std::function<void(const Record&)>& each) {
+                         const std::function<void(const Record&)>& each, const policy::Targets& targets) {
   std::unordered_map<std::int64_t, policy::Facts> frames;
   std::string broken;
   auto asked = database.query(kEachSince, {since}, [&](store::Row row) {
     Record record = read_row(row);
-    const auto [frame, first] = frames.try_emplace(store::integer(row[kFrame]));
+    const auto [frame, first] = frames.try_emplace(store::integer(row[kFrame]), targets);
     bool whole = !first || read_facts(store::text(row[kFrameFacts]), frame->second);
     record.facts = frame->second;
     whole = whole && read_facts(store::text(row[kDelta]), record.facts);

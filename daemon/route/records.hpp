@@ -68,9 +68,11 @@ struct Record {
 // policy in another way.
 Result<std::optional<Receipt>> find_record(store::Database& database, std::string_view request_id,
                                            std::string_view app);
-// Every record since then (seconds since the epoch), in the order of their ends.
+// Every record since then (seconds since the epoch), in the order of their ends, with as many of its facts as
+// the catalogue has.
 Result<void> each_record(store::Database& database, std::int64_t since,
-                         const std::function<void(const Record&)>& each);
+                         const std::function<void(const Record&)>& each,
+                         const policy::Targets& targets = policy::default_targets());
 // How many requests each rule decided since then.
 Result<policy::RuleCounts> count_by_rule(store::Database& database, std::int64_t since);
 

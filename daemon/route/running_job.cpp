@@ -476,8 +476,12 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   for (const DeviceShare& share : backend.info().devices) devices.push_back(to_string(share));
   const config::RequestSettings* const settings = policy::settings_of(spec_.tree, choice.attempt.target());
   if (settings != nullptr) request.settings = *settings;
-  receipt_.attempt_runs(choice.record, std::move(devices), settings ? policy::to_text(*settings) : "");
-  if (!receipt_.knows_engine(backend.info())) receipt_.engine(engine_record(backend.info(), spec_));
+  const policy::Profile* const profile = policy::profile_of(spec_.tree, choice.attempt.target());
+  const bool sets = settings != nullptr || (profile != nullptr && profile->own_engine);
+  receipt_.attempt_runs(choice.record, std::move(devices), sets ? policy::to_text(*profile) : "");
+  const std::string& engine = choice.attempt.target().backend;
+  if (!receipt_.knows_engine(engine, backend.info()))
+    receipt_.engine(engine_record(engine, backend.info(), spec_));
   choice.predicted.began(Clock::now());
   auto ticket =
       backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));

@@ -98,6 +98,10 @@ void warn_of_files(const settings::Settings& settings) {
     spdlog::warn("{}", settings::unused_policy_text(settings.unused_policy, settings.config));
 }
 
+config::OwnEngines own_engines_of(const settings::Settings& settings) {
+  return policy::own_engines_of(*settings.tree->targets);
+}
+
 // What model files were found to be, so that a reload reads those alone that have changed.
 struct KnownFiles {
   probe::ModelFiles models;
@@ -209,7 +213,9 @@ class Daemon {
     reader_ = std::jthread([this, files = files_]() mutable {
       auto settings = settings::load_settings(options_.source, files.models);
       if (settings)
-        if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config); !fits)
+        if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config,
+                                                  own_engines_of(**settings).size());
+            !fits)
           settings = pass(fits);
       if (settings) read_measured(**settings, engines_, ledger_, files.digests);
       asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
@@ -234,6 +240,7 @@ class Daemon {
       settings_ = std::move(*settings);
       refresh_.set(settings_->config.calibrate);
       systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
+      fleet_->set_own_engines(own_engines_of(*settings_));
       fleet_->reload(settings_->config, settings_->files.stamps);
       gateway_.reload(settings_);
       forget_old_apps();
@@ -588,7 +595,9 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   spdlog::info(
       "flyball {} starting, configuration {}", FLYBALL_VERSION,
       options.source.config.empty() ? std::string(settings::kShippedConfig) : options.source.config.string());
-  if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config); !fits)
+  if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config,
+                                            own_engines_of(**settings).size());
+      !fits)
     return std::unexpected(StartFailure{std::move(fits.error()), true});
   const config::Config& config = (*settings)->config;
   const std::int64_t now = std::time(nullptr);
@@ -603,6 +612,7 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   fleet::FleetOptions fleet;
   fleet.devices = probe::opened_devices(report, config.devices);
   fleet.device_memory = probe::device_memory(report, fleet.devices);
+  fleet.own_engines = own_engines_of(**settings);
   usage::Past past = usage_lately(state, **settings, now / 86'400);
   auto engines = calibrate::engines_of(report, config);
   auto ledger = ledger_of(state.database);

@@ -32,13 +32,15 @@ std::uint64_t raise_file_limit() {
   return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
 
-std::uint64_t reserved_descriptors(const config::Config& config) {
+std::uint64_t reserved_descriptors(const config::Config& config, std::size_t own_engines) {
   return kOwnDescriptors + config.listeners.size() +
-         config.models.size() * (kModelDescriptors + kWorkerDescriptors * config::kEngineKinds.size());
+         config.models.size() *
+             (kModelDescriptors + kWorkerDescriptors * (config::kEngineKinds.size() + own_engines));
 }
 
-Result<std::uint32_t> connections_within(std::uint64_t open_files, const config::Config& config) {
-  const std::uint64_t reserved = reserved_descriptors(config);
+Result<std::uint32_t> connections_within(std::uint64_t open_files, const config::Config& config,
+                                         std::size_t own_engines) {
+  const std::uint64_t reserved = reserved_descriptors(config, own_engines);
   const std::uint64_t left = open_files - std::min(open_files, reserved);
   // The most whose leaving ones fit beside them: an eighth, as long as that is less than their bound.
   std::uint64_t fit = std::min<std::uint64_t>(left, config.http.connections);
@@ -55,10 +57,10 @@ Result<std::uint32_t> connections_within(std::uint64_t open_files, const config:
   return static_cast<std::uint32_t>(fit);
 }
 
-Result<void> fit_connections(std::uint64_t open_files, config::Config& config) {
-  const auto fit = connections_within(open_files, config);
+Result<void> fit_connections(std::uint64_t open_files, config::Config& config, std::size_t own_engines) {
+  const auto fit = connections_within(open_files, config, own_engines);
   if (!fit) return pass(fit);
-  const std::uint64_t reserved = reserved_descriptors(config);
+  const std::uint64_t reserved = reserved_descriptors(config, own_engines);
   if (*fit < config.http.connections)
     spdlog::warn(
         "http.connections reduced to fit the limit of open files | configured={} connections={} "
