@@ -21,6 +21,7 @@
 #include "daemon/cli/check_apps.hpp"
 #include "daemon/cli/check_machine.hpp"
 #include "daemon/cli/commands.hpp"
+#include "daemon/cli/engine_need.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/settings/config_files.hpp"
 #include "daemon/store/database.hpp"
@@ -64,7 +65,9 @@ class Findings {
   int exit_code_ = kOk;
 };
 
-void check_policy(const std::string& name, const Result<std::string>& text, Findings& findings) {
+// config: of the models that its engines load; nullopt: the policy is checked alone.
+void check_policy(const std::string& name, const Result<std::string>& text,
+                  const std::optional<config::Config>& config, Hardware& hardware, Findings& findings) {
   findings.checked(name);
   if (!text) return findings.error(text.error());
   const auto tree = policy::parse_policy_all(*text, name);
@@ -80,6 +83,7 @@ void check_policy(const std::string& name, const Result<std::string>& text, Find
   for (const policy::LintFinding& f :
        policy::dead_ends(*tree))  // lint's reason, where it has one, is plainer
     if (!named.contains(f.where)) findings.warning(f);
+  if (config) findings.warnings(crowded_engines(*config, *tree, hardware));
 }
 
 // Those of `dir`, or "" for the configuration's.
@@ -186,9 +190,9 @@ int check(const CheckOptions& options) {
                         unused.string()});
   }
   if (!options.policy.empty())
-    check_policy(options.policy, config::read_operators_file(options.policy), findings);
+    check_policy(options.policy, config::read_operators_file(options.policy), config, hardware, findings);
   else if (config)
-    check_policy(settings::policy_name(*config), settings::policy_text(*config), findings);
+    check_policy(settings::policy_name(*config), settings::policy_text(*config), config, hardware, findings);
   if (!options.apps.empty() || config) {
     const auto apps = check_apps(options.apps, config, findings);
     const std::string folder = options.apps.empty() ? config->apps_dir.string() : options.apps;

@@ -8,9 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/device/memory.hpp"
-#include "backends/local/predict.hpp"
-#include "backends/model/embedded_demo.hpp"
 #include "config/app_manifest.hpp"
+#include "daemon/cli/engine_need.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/fleet/pools.hpp"
@@ -36,18 +35,6 @@ struct JointPlan {
   fleet::Together together;
 };
 
-Result<MemoryNeed> need_on(const config::ModelEntry& model, const model::ModelFile& file,
-                           const std::string& backend, bool own_memory) {
-  local::LocalBackendOptions options;
-  options.backend = backend;
-  options.threads = model.threads;
-  options.expert_bytes = model.expert_bytes;
-  options.context = model.context;
-  options.max_sequences = model.max_sequences;
-  options.kv_type = model.kv_type;
-  return local::predict_memory(file, options, own_memory);
-}
-
 Result<JointPlan> read_joint_plan(const std::string& path) {
   const auto files = settings::config_and_policy(path, "");
   if (!files) return pass(files);
@@ -60,8 +47,7 @@ Result<JointPlan> read_joint_plan(const std::string& path) {
   JointPlan out;
   out.pools = fleet::memory_pools(config.memory, device::total_memory(), devices);
   for (const config::ModelEntry& entry : config.models) {
-    const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
-                                     : model::ModelFile::open(entry.path);
+    const auto file = open_model_file(entry);
     if (!file) {
       Error error = file.error();
       error.message = "models." + entry.id + ": " + error.message;
@@ -73,7 +59,8 @@ Result<JointPlan> read_joint_plan(const std::string& path) {
       const std::size_t pool = fleet::pool_of(backend, devices);
       const auto need = need_on(entry, **file, backend, pool != fleet::kMachinePool);
       if (!need) return pass(need);
-      out.models.push_back({entry.id, backend, pool, *need, entry.preload || entry.pin, entry.group,
+      const bool kept = files->tree.targets->find(backend)->settings.keep_loaded;
+      out.models.push_back({entry.id, backend, pool, *need, entry.preload || entry.pin || kept, entry.group,
                             fleet::most_of(backend, config.memory, devices)});
     }
   }

@@ -1,4 +1,5 @@
 // The fleet under a limit of memory, over real worker processes: who loads, who waits, who ends.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +27,7 @@ struct FleetMemoryTest : ::testing::Test {
   MachineMemory machine{1000, 1000};
   std::optional<std::uint64_t> touched;  // of every engine
   double margin = 0;
+  config::OwnEngines own;
   std::vector<LoadReport> reports;
 
   void SetUp() override {
@@ -55,15 +57,19 @@ struct FleetMemoryTest : ::testing::Test {
     options.touched_memory = [this](int) { return touched; };
     options.margin = [this](const std::string& backend) { return backend == "cpu" ? margin : 0; };
     options.on_loaded = [this](const LoadReport& report) { reports.push_back(report); };
+    options.own_engines = own;
     fleet = make_worker_fleet(io, config, std::move(options));
   }
   bool until(const std::function<bool()>& done, milliseconds limit = seconds(60)) {
     return test::run_until(io, done, limit);
   }
   Result<Backend*> acquire(const std::string& id, const Asker& asker = {}) {
+    return acquire_on(id, "cpu", asker);
+  }
+  Result<Backend*> acquire_on(const std::string& id, const std::string& backend, const Asker& asker = {}) {
     std::optional<Result<Backend*>> got;
     fleet->acquire(
-        id, "cpu", [&](Result<Backend*> r) { got = std::move(r); }, asker);
+        id, backend, [&](Result<Backend*> r) { got = std::move(r); }, asker);
     EXPECT_TRUE(until([&] { return got.has_value(); }));
     return got ? *got : fail(ErrorCode::internal, "no answer");
   }
@@ -576,6 +582,38 @@ TEST_F(FleetMemoryTest, AReloadThatRaisesTheLimitLetsThoseInWhoWait) {
   EXPECT_TRUE(*b);
   EXPECT_EQ(accounted(), 120U);
   EXPECT_FALSE(sink->over());
+}
+
+TEST_F(FleetMemoryTest, AnEngineOfItsOwnHasAnAccountOfItsOwnAndEndsForOthers) {
+  model("a", "need=40");
+  model("b", "need=40");
+  own["cpu:night"] = {};
+  make();
+  ASSERT_TRUE(acquire("a"));
+  ASSERT_TRUE(acquire_on("a", "cpu:night"));
+  EXPECT_EQ(accounted(), 80U) << "it holds a second copy";
+  ASSERT_TRUE(acquire("b"));
+  EXPECT_EQ(accounted(), 80U);
+  EXPECT_EQ(fleet->memory().evictions, 1U);
+}
+
+TEST_F(FleetMemoryTest, AnEngineThatAProfileKeepsLoadedEndsForNobodyAndNeverForWantOfWork) {
+  model("a", "need=40");
+  model("b", "need=70");
+  config.memory.idle_unload = milliseconds(50);
+  own["cpu:night"] = {{}, 0, false, true};
+  make();
+  ASSERT_TRUE(acquire("a"));
+  ASSERT_TRUE(acquire_on("a", "cpu:night"));
+  ASSERT_TRUE(until([&] { return fleet->memory().idle_unloads == 1; })) << "the shared one is not kept";
+  EXPECT_EQ(accounted(), 40U);
+  const auto refused = acquire("b");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
+  EXPECT_EQ(fleet->memory().evictions, 0U);
+  EXPECT_TRUE(std::ranges::any_of(fleet->status(), [](const WorkerStatus& worker) {
+    return worker.backend == "cpu:night" && worker.state == WorkerState::ready && worker.pinned;
+  }));
 }
 
 }  // namespace

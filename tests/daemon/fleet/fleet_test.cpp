@@ -724,5 +724,108 @@ TEST_F(FleetTest, ALoadDoesNotWaitForAnIdleEngineThatCannotEnd) {
   EXPECT_EQ(loads("new"), 1);
 }
 
+// ---- engines of their own ---------------------------------------------------------------------------------
+
+// The words of the process's command line behind `option`; absent: it has no such word.
+std::optional<std::string> word_behind(int pid, const std::string& option) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/cmdline");
+  for (std::string word, next; std::getline(in, word, '\0');)
+    if (word == option) return std::getline(in, next, '\0') ? next : "";
+  return std::nullopt;
+}
+
+TEST_F(FleetTest, AnEngineOfItsOwnIsASecondProcessWithItsSettings) {
+  model("a", "tokens=500,delay_us=1000").threads = 3;
+  FleetOptions options;
+  options.own_engines["cpu:night"] = {1U, 10, true, false};
+  make(std::move(options));
+  const auto shared = acquire("a"), own = acquire("a", "cpu:night");
+  ASSERT_TRUE(shared && own);
+  EXPECT_EQ(loads("a"), 2);
+  const int first = status_of("a").pid, second = status_of("a", "cpu:night").pid;
+  EXPECT_NE(first, second);
+  EXPECT_EQ(word_behind(first, "--threads"), "3");
+  EXPECT_EQ(word_behind(first, "--nice"), std::nullopt);
+  EXPECT_EQ(word_behind(first, "--lock-memory"), std::nullopt);
+  EXPECT_EQ(word_behind(second, "--backend"), "cpu");
+  EXPECT_EQ(word_behind(second, "--threads"), "1");
+  EXPECT_EQ(word_behind(second, "--nice"), "10");
+  EXPECT_NE(word_behind(second, "--lock-memory"), std::nullopt);
+  EXPECT_EQ(fleet->own_engines(), std::vector<std::string>{"cpu:night"});
+
+  auto stream = std::make_shared<RecordingSink>();
+  auto ticket = (*shared)->start(request(), stream);
+  ASSERT_TRUE(until([&] { return stream->pushes > 0; }));
+  kill(second, SIGKILL);
+  ASSERT_TRUE(until([&] { return status_of("a", "cpu:night").pid != second; }));
+  ASSERT_TRUE(until([&] { return stream->over(); }));
+  EXPECT_EQ(stream->tokens.size(), 500U) << "the death of the other is not its own";
+  EXPECT_EQ(status_of("a").pid, first);
+}
+
+TEST_F(FleetTest, AnEngineThatNoProfileHasIsNotStarted) {
+  model("a", "");
+  FleetOptions options;
+  options.own_engines["vulkan:night"] = {};
+  make(std::move(options));
+  EXPECT_EQ(acquire("a", "cpu:night").error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(acquire("a", "vulkan:night").error().code, ErrorCode::model_unavailable) << "no device is here";
+  EXPECT_TRUE(fleet->own_engines().empty());
+  EXPECT_EQ(loads("a"), 0);
+}
+
+TEST_F(FleetTest, UnloadEndsOneOfTheEnginesOfAModel) {
+  model("a", "");
+  FleetOptions options;
+  options.own_engines["cpu:night"] = {};
+  make(std::move(options));
+  ASSERT_TRUE(acquire("a"));
+  ASSERT_TRUE(acquire("a", "cpu:night"));
+  EXPECT_EQ(unload("a", "cpu:night").value(), std::vector<std::string>{"cpu:night"});
+  EXPECT_EQ(status_of("a").state, WorkerState::ready);
+  EXPECT_EQ(status_of("a", "cpu:night").state, WorkerState::stopped);
+}
+
+TEST_F(FleetTest, ReloadKeepsAnEngineOfItsOwnWhileItsSettingsStay) {
+  model("a", "");
+  FleetOptions options;
+  options.own_engines["cpu:night"] = {1U, 10};
+  options.own_engines["cpu:gone"] = {};
+  make(std::move(options));
+  ASSERT_TRUE(acquire("a") && acquire("a", "cpu:night") && acquire("a", "cpu:gone"));
+  const int shared = status_of("a").pid, night = status_of("a", "cpu:night").pid,
+            gone = status_of("a", "cpu:gone").pid;
+
+  fleet->set_own_engines({{"cpu:night", {1U, 10}}});
+  fleet->reload(config, {});
+  EXPECT_EQ(status_of("a", "cpu:night").pid, night);
+  EXPECT_EQ(status_of("a", "cpu:gone").pid, 0) << "no profile wants it";
+  ASSERT_TRUE(until([&] { return kill(gone, 0) != 0; }));
+  EXPECT_EQ(acquire("a", "cpu:gone").error().code, ErrorCode::model_unavailable);
+
+  fleet->set_own_engines({{"cpu:night", {2U, 10}}});
+  fleet->reload(config, {});
+  ASSERT_TRUE(acquire("a", "cpu:night"));
+  EXPECT_NE(status_of("a", "cpu:night").pid, night);
+  EXPECT_EQ(word_behind(status_of("a", "cpu:night").pid, "--threads"), "2");
+  EXPECT_EQ(status_of("a").pid, shared);
+}
+
+TEST_F(FleetTest, WhoWaitsForAnEngineOfItsOwnGetsTheOneWithTheNewSettings) {
+  model("a", "load_ms=60000");
+  FleetOptions options;
+  options.own_engines["cpu:night"] = {1U, 10};
+  make(std::move(options));
+  std::optional<Result<Backend*>> got;
+  fleet->acquire("a", "cpu:night", [&](Result<Backend*> result) { got = std::move(result); });
+  ASSERT_TRUE(until([&] { return status_of("a", "cpu:night").pid > 0; }));
+  config.models[0].path = "load_ms=1";
+  fleet->set_own_engines({{"cpu:night", {2U, 5}}});
+  fleet->reload(config, {});
+  ASSERT_TRUE(until([&] { return got.has_value(); }));
+  ASSERT_TRUE(*got) << got->error().message;
+  EXPECT_EQ(word_behind(status_of("a", "cpu:night").pid, "--nice"), "5");
+}
+
 }  // namespace
 }  // namespace flyball::fleet

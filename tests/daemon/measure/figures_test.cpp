@@ -5,6 +5,7 @@
 
 #include "daemon/measure/book.hpp"
 #include "daemon/measure/measured_store.hpp"
+#include "policy/fastest.hpp"
 #include "tests/daemon/store/support.hpp"
 
 namespace flyball::measure {
@@ -142,6 +143,37 @@ TEST(Book, HoldsOnlyWhatIsOfTheseFilesDevicesDriversAndSettings) {
   other.embedded = false;
   other.path = "/nonexistent.gguf";
   EXPECT_TRUE(book_of({kCpu, kVulkan}, other).empty());
+}
+
+// ---- engines of their own ---------------------------------------------------------------------------------
+
+TEST(Book, AnEngineOfItsOwnHasTheFiguresOfItsKindByItsThreads) {
+  std::vector<Measured> measured;
+  const Subject subject = subject_of(kCpu, model_digest(demo()), demo());
+  for (const Figure& f : {Figure{Kind::decode_tps, 1, 40, kNow}, Figure{Kind::prefill_tps, 512, 800, kNow},
+                          Figure{Kind::ttft_ms, 512, 640, kNow}})
+    measured.push_back({subject, f});
+  const config::ModelEntry entry = demo();
+  const Book book(measured, std::vector<Engine>{kCpu}, {&entry, 1});
+  const auto targets = policy::TargetCatalogue::with_own_engines(
+      policy::default_targets(),
+      std::vector<policy::TargetCatalogue::OwnEngine>{{"cpu", "night", {2U}}, {"cpu", "same", {}}});
+  policy::Facts facts(targets);
+  book.set_facts("demo", kNow, facts, {8, 8});
+  const auto number = [&](const char* name) { return std::get<double>(facts.get(name)->value); };
+  EXPECT_EQ(number("backend.cpu.prefill_tps"), 800);
+  EXPECT_EQ(number("backend.cpu:same.prefill_tps"), 800);
+  EXPECT_EQ(facts.get("backend.cpu:same.prefill_tps")->source, "measured");
+  EXPECT_EQ(number("backend.cpu:night.prefill_tps"), 200) << "2 of 8 threads";
+  EXPECT_EQ(number("backend.cpu:night.decode_tps"), 40) << "bound by reading the weights";
+  EXPECT_EQ(std::get<std::int64_t>(facts.get("backend.cpu:night.ttft")->value), 2560);
+  EXPECT_TRUE(policy::is_predicted(*facts.get("backend.cpu:night.prefill_tps")))
+      << "nobody measured it with so many threads";
+
+  const policy::TargetInstance& night = *targets->find("cpu:night");
+  EXPECT_EQ(prefill_share(night, {}), 1) << "nobody knows the threads of the other";
+  EXPECT_EQ(prefill_share(night, {1, 8}), 2);
+  EXPECT_EQ(prefill_share(night, {1, 1}), 1) << "no more than there are";
 }
 
 }  // namespace

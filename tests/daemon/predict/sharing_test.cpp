@@ -139,5 +139,78 @@ INSTANTIATE_TEST_SUITE_P(
                       Shares{"DiscreteGpuBesideAnIntegratedOne", {{"opencl"}}, true, false, false}),
     [](const auto& row) { return std::string(row.param.name); });
 
+// ---- engines of their own ---------------------------------------------------------------------------------
+
+// The shared cpu engine, and one of a profile's own with its facts.
+struct CpuAndOwn {
+  policy::Targets targets;
+  Predictor predictor{KeyedHash(1, 2), {{"opencl"}}};
+  std::vector<EngineState> engines{{"cpu", true, 1}, {"cpu:night", true, 2}, {"opencl:night", true, 3}};
+  policy::Facts facts;
+  double now = 100;
+
+  CpuAndOwn()
+      : targets(
+            policy::TargetCatalogue::with_own_engines(policy::default_targets(),
+                                                      std::vector<policy::TargetCatalogue::OwnEngine>{
+                                                          {"cpu", "night", {1U}}, {"opencl", "night", {}}})),
+        facts(targets) {
+    for (const EngineState& engine : engines)
+      facts.set("backend." + std::string(engine.backend) + ".available", true, "probe");
+  }
+  Query query() {
+    Query out;
+    out.app = "chat";
+    out.model = "m";
+    out.prompt = std::make_shared<const PromptPrint>(PromptPrint{.bytes = 5 * kTokens, .tokens = kTokens});
+    out.slots = 4;
+    out.engines = engines;
+    out.now = at(now);
+    return out;
+  }
+  Predictor::Place at_work(std::string_view backend) {
+    auto place = predictor.enter({query(), backend, facts});
+    place.began(at(now));
+    return place;
+  }
+  void answer(std::string_view backend, double ttft) {
+    now += 1;
+    auto place = at_work(backend);
+    place.received({"t", {1}, {}, kTokens, 0}, at(now += ttft));
+    const double decode = (kOutput - 1) * kTpot;
+    place.finished({kTokens, kOutput, 0}, {0, 0, static_cast<std::uint64_t>(decode * 1e6)},
+                   at(now += decode));
+  }
+  double ttft(const std::string& backend) {
+    policy::Facts told = facts;
+    predictor.predict(query(), told);
+    const policy::Fact* const fact = told.get("backend." + backend + ".expected_ttft");
+    return fact == nullptr ? 0 : static_cast<double>(std::get<std::int64_t>(fact->value)) / 1e6;
+  }
+};
+
+TEST(OwnEngine, LearnsItsOwnTimes) {
+  CpuAndOwn engines;
+  for (int i = 0; i < 5; ++i) engines.answer("cpu", 0.3);
+  EXPECT_EQ(engines.ttft("cpu:night"), 0) << "nobody has seen it";
+  for (int i = 0; i < 5; ++i) engines.answer("cpu:night", 1.2);
+  EXPECT_NEAR(engines.ttft("cpu"), 0.3, 0.05);
+  EXPECT_NEAR(engines.ttft("cpu:night"), 1.2, 0.2);
+}
+
+TEST(OwnEngine, ComputesOnTheCoresOrCardsOfItsKind) {
+  CpuAndOwn engines;
+  for (int i = 0; i < 5; ++i)
+    for (const char* backend : {"cpu", "cpu:night", "opencl:night"}) engines.answer(backend, 0.3);
+  const double alone = engines.ttft("cpu"), on_card = engines.ttft("opencl:night");
+  {
+    const auto own = engines.at_work("cpu:night");
+    EXPECT_GT(engines.ttft("cpu"), 1.5 * alone) << "one group";
+    EXPECT_NEAR(engines.ttft("opencl:night"), on_card, 0.05 * on_card) << "a card of its own";
+  }
+  const auto own = engines.at_work("opencl:night");
+  EXPECT_NEAR(engines.ttft("cpu"), alone, 0.05 * alone);
+}
+
 }  // namespace
 }  // namespace flyball::predict
