@@ -221,7 +221,7 @@ TEST(OwnEngine, EveryFindingHasItsPlace) {
       {"too nice", profile("engine: own, nice: 20"), "expected 0 to 19", "p.yaml:3:38"},
       {"another engine", profile("engine: mine"), "expected shared or own", "p.yaml:3:27"},
       {"an upstream", "profiles: {p: {because: b, engine: own}}\n" + use_by_default("['cpu:p', 'vllm:p']"),
-       "vllm is a remote server, on which flyball starts no engine", "p.yaml:3:37"},
+       "vllm is a remote server, on which flyball starts no engine", "p.yaml:3:38"},
       {"a fact of an engine that no rule names",
        "profiles: {p: {because: b, engine: own}}\n"
        "rules: [{id: r, because: b, when: {fact: 'backend.cpu:p.loaded', eq: true}, use: cpu}]\n" +

@@ -160,11 +160,11 @@ class OwnEngineTest(SmallModelTest):
             self.assertIn("cpu:night", flyball("ps", "--url", daemon.url).stdout)
 
     def test_memory_is_locked_where_the_limit_allows_it(self):
-        with self.daemon("    lock_memory: true", command=["prlimit", "--memlock=unlimited"] if os.geteuid() == 0 else None) as daemon:
+        with self.daemon("    lock_memory: true") as daemon:
             self.ask(daemon, KEY)
             engine = self.engines(daemon)["cpu:night"]
             if not engine["locked"]:
-                self.skipTest("no memory can be locked here")
+                self.skipTest("the limit of locked memory is too low here: " + str(daemon.log))
             self.assertGreater(rss_megabytes(engine["pid"], "VmLck:") * 2**20, engine["kv_bytes"])
             self.assertFalse([line for line in daemon.log if "not locked" in line])
 
@@ -183,7 +183,7 @@ class OwnEngineTest(SmallModelTest):
 
     def test_check_names_the_engine_and_warns_where_two_do_not_fit(self):
         size = os.path.getsize(self.model)
-        for limit, crowded in (("%dB" % (size * 8), False), ("%dB" % (size * 3 // 2), True)):
+        for limit, crowded in (("%dB" % (size * 8), False), ("%dB" % (size * 2), True)):
             with self.daemon(more="memory: {limit: %s}" % limit) as daemon:
                 told = flyball("check", daemon.config).stdout
             self.assertIn("profile night sets place behind; engine of its own: 1 thread, nice 10\n", told)

@@ -605,8 +605,8 @@ TEST_F(FleetMemoryTest, AnEngineThatAProfileKeepsLoadedEndsForNobodyAndNeverForW
   make();
   ASSERT_TRUE(acquire("a"));
   ASSERT_TRUE(acquire_on("a", "cpu:night"));
-  ASSERT_TRUE(until([&] { return fleet->memory().idle_unloads == 1; })) << "the shared one is not kept";
-  EXPECT_EQ(accounted(), 40U);
+  ASSERT_TRUE(until([&] { return fleet->memory().idle_unloads == 1 && accounted() == 40; }))
+      << "the shared one is not kept";
   const auto refused = acquire("b");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
