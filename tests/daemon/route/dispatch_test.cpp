@@ -259,6 +259,49 @@ default: {because: b, use: [cpu]}
   EXPECT_EQ(engine.started.at(8).settings.place, config::QueuePlace::usual);
 }
 
+// The probe's facts are of the catalogue that the daemon started with; each policy has one of its own.
+TEST_F(Dispatch, AnEngineOfItsOwnIsATargetBesideThatOfItsKind) {
+  const auto nightly = make_settings();
+  nightly->tree = tree_of(R"(profiles: {night: {because: b, place: behind, engine: own, nice: 10}}
+rules:
+  - {id: night, because: b, when: {fact: request.prompt_bytes, gte: 500}, use: ['cpu:night']}
+default: {because: b, use: [cpu]}
+)");
+  Rig rigged(nightly, make_hardware());
+  FakeBackend& own = rigged.fleet.backend("demo", "cpu:night");
+  script(own, Script{.tokens = 4, .manual = true});
+  const auto long_prompt =
+      post(kChatPath, R"({"messages":[{"role":"user","content":")" + std::string(600, 'a') + R"("}]})");
+  Wire waits(rigged), asks(rigged);
+  waits.send(long_prompt);
+  asks.send(post(kChatPath, kHello));
+  EXPECT_EQ(asks.answer().status, 200);
+  EXPECT_EQ(own.started.size(), 1U);
+  EXPECT_EQ(own.started.at(0).settings.place, config::QueuePlace::behind);
+  EXPECT_EQ(rigged.cpu().started.size(), 1U);
+
+  const auto shared = make_settings();
+  shared->tree = tree_of("default: {because: b, use: [cpu]}\n");
+  rigged.service.reload(shared);
+  Wire later(rigged);
+  later.send(long_prompt);
+  EXPECT_EQ(later.answer().status, 200) << "decided by the policy without such a profile";
+  EXPECT_EQ(rigged.cpu().started.size(), 2U);
+  own.emit(4);
+  EXPECT_EQ(waits.answer().status, 200) << "the request from before the reload goes on";
+
+  const auto receipt_of = [&](Wire& of) {
+    Wire receipt(rigged);
+    receipt.send(get("/v1/route/receipts/" + of.answer().field("x-request-id")));
+    return json::parse(receipt.answer().body);
+  };
+  const json by_own = receipt_of(waits), by_shared = receipt_of(later);
+  EXPECT_EQ(by_own["target"]["backend"], "cpu:night");
+  EXPECT_EQ(by_own["attempts"][0]["settings"], "place behind; engine of its own: nice 10");
+  EXPECT_EQ(by_own["engines"][0]["backend"], "cpu:night");
+  EXPECT_EQ(by_shared["target"]["backend"], "cpu");
+}
+
 // What an engine finds wrong with a request, or nobody ever computed, is not held against its app.
 TEST_F(Dispatch, what_was_never_computed_costs_no_turn) {
   constexpr const char* kSmall = R"({"model":"small","messages":[{"role":"user","content":"hi"}]})";

@@ -156,6 +156,56 @@ default: {because: b, use: cpu}
   EXPECT_GE(chosen.size(), 4U) << "the predictions decide";
 }
 
+// Its facts are read by the catalogue of the policy that decided.
+TEST_F(Records, AnEngineOfItsOwnIsFoundWithItsFacts) {
+  auto tree = policy::parse_policy(R"(schema: flyball.policy/v1
+profiles: {night: {because: b, engine: own}}
+default: {because: b, use: [cpu, "cpu:night"], pick: fastest}
+)",
+                                   "p.yaml");
+  ASSERT_TRUE(tree) << tree.error().message;
+  const auto shared = std::make_shared<const policy::Tree>(std::move(*tree));
+  route::Receipt request;
+  request.request_id = "req-own";
+  request.app = "alice";
+  request.model = "m";
+  request.state = route::RunState::Kind::done;
+  request.created = 1'700'000'000;
+  request.facts = policy::Facts(shared->targets);
+  for (const std::string backend : {"cpu", "cpu:night"}) {
+    request.facts.set("backend." + backend + ".available", true, "supervisor");
+    request.facts.set("backend." + backend + ".loaded", true, "supervisor");
+    request.facts.set("backend." + backend + ".expected_total",
+                      std::int64_t{backend == "cpu" ? 900'000 : 100'000}, "predicted: by requests");
+  }
+  request.keep = shared;
+  request.decision = policy::decide(*shared, request.facts);
+  ASSERT_EQ(to_string(*request.decision.target), "cpu:night");
+  {
+    store::Writer writer(open());
+    route::ReceiptStore receipts(&writer);
+    receipts.keep(request);
+    writer.flush();
+  }
+  auto database = open(store::Database::Access::read_only);
+  const auto found = route::find_record(database, "req-own", "alice");
+  ASSERT_TRUE(found && *found) << (found ? "" : found.error().message);
+  EXPECT_EQ(policy::receipt((*found)->decision, (*found)->facts).dump(),
+            policy::receipt(request.decision, request.facts).dump());
+  const auto kept = [&](const policy::Targets& targets) {
+    std::string out;
+    EXPECT_TRUE(route::each_record(
+        database, 0,
+        [&](const route::Record& one) {
+          out = one.target + (one.facts.get("backend.cpu:night.loaded") != nullptr ? " with its facts" : "");
+        },
+        targets));
+    return out;
+  };
+  EXPECT_EQ(kept(shared->targets), "cpu:night with its facts");
+  EXPECT_EQ(kept(policy::default_targets()), "cpu:night") << "another policy has no such engine";
+}
+
 TEST_F(Records, ARequestThatAHardSloLetThroughIsFoundAsOne) {
   auto tree = policy::parse_policy("schema: flyball.policy/v1\ndefault: {because: b, use: cpu}\n", "p.yaml");
   ASSERT_TRUE(tree) << tree.error().message;
