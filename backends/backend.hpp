@@ -77,12 +77,17 @@ enum class Wanted : std::uint8_t {
   answer,
   prompt_tokens,  // the prompt's tokens, as Delta::prompt
   prompt_text,    // the text that the tokens of a TokenPrompt spell, control tokens too
+  // The KV of the tokens that every prompt beginning with this one shares, whole blocks of them, computed and
+  // kept under CompletionRequest::kept. A chat ends with a system message, or with a user message that goes
+  // on; a text goes on. Ends with Done, without a delta: Usage::prompt_tokens are those of the prefix.
+  kept_prefix,
 };
-inline constexpr Wanted kLastWanted = Wanted::prompt_text;
+inline constexpr Wanted kLastWanted = Wanted::kept_prefix;
 constexpr const char* to_string(Wanted wanted) noexcept {
   return wanted == Wanted::answer          ? "answer"
          : wanted == Wanted::prompt_tokens ? "prompt_tokens"
-                                           : "prompt_text";
+         : wanted == Wanted::prompt_text   ? "prompt_text"
+                                           : "kept_prefix";
 }
 
 struct CompletionRequest {
@@ -113,6 +118,10 @@ struct CompletionRequest {
   std::vector<Token> resume_tokens;
   std::uint64_t resume_text_bytes = 0;
   std::uint32_t resume_echo = 0;  // tokens of the prompt already delivered; all of them behind a token
+  // Wanted::kept_prefix: the prefix's name among those of its owner. It replaces the one of that name.
+  std::string kept = {};
+  // Wanted::kept_prefix: tokens that all kept prefixes of the owner may have together; 0: no limit.
+  std::uint64_t kept_limit = 0;
   // How the engine computes it beside others; an upstream ignores them.
   config::RequestSettings settings = {};
 };
@@ -175,6 +184,9 @@ struct Done {
   Usage usage;
   Timings timings;
   std::string stop_text;  // the stop string that ended it, "" otherwise
+  // The kept prefix that the prompt begins with, and how many of the cached tokens are its; "": none.
+  std::string kept = {};
+  std::uint32_t kept_tokens = 0;
 };
 
 using Event = std::variant<Delta, Done, Error>;  // exactly one Done or Error, last
@@ -267,6 +279,17 @@ struct BackendLoad {  // a snapshot, cheap to take
   bool spills = false;                // false also once the disk has failed
 };
 
+// A kept prefix in one engine. Tokens are those of whole blocks.
+struct KeptPrefixState {
+  std::string owner, name;
+  std::uint32_t tokens = 0;
+  std::uint32_t tokens_in_memory = 0, tokens_on_disk = 0;  // of them; some are in both places
+  std::uint64_t uses = 0;          // requests that began with it
+  std::uint64_t saved_tokens = 0;  // that those requests did not compute, since they are its
+
+  bool operator==(const KeptPrefixState&) const = default;
+};
+
 struct Backend {
   virtual ~Backend() = default;
   virtual const BackendInfo& info() const = 0;
@@ -274,6 +297,11 @@ struct Backend {
   // Never blocks: queues, or refuses (overloaded, invalid_value, shutting_down). Failures found later
   // (template, context length) arrive as an Error event.
   virtual Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) = 0;
+  // The prefixes that Wanted::kept_prefix named and nobody dropped, by owner and name. At most a heartbeat
+  // old.
+  virtual std::vector<KeptPrefixState> kept_prefixes() const { return {}; }
+  // Frees the blocks of a kept prefix that no request uses. One that is unknown is fine.
+  virtual void drop_kept_prefix(const std::string& /*owner*/, const std::string& /*name*/) {}
   // Finish what runs, refuse what is new; cancel what is left at the deadline.
   virtual void drain(TimePoint deadline) = 0;
 };

@@ -14,6 +14,7 @@
 
 #include "config/config.hpp"
 #include "config/error.hpp"
+#include "config/kept_prefix.hpp"
 
 namespace flyball::config {
 
@@ -96,6 +97,7 @@ struct AppManifest {
   std::optional<Privacy> privacy;
   AppLimits limits;
   AppChat chat;
+  std::vector<KeptPrefix> keep;
   bool accepts_unknown_fields = false;  // of requests; their receipts name them
   std::string source;  // file name, for messages
   std::string id_at;   // where the id stands: "scripts.yaml:2:6"
