@@ -12,18 +12,12 @@
 #include "backends/local/engine_kinds.hpp"
 #include "backends/local/local_executor.hpp"
 #include "backends/local/predict.hpp"
+#include "backends/local/text_model.hpp"
 #include "backends/model/identity.hpp"
 #include "kernels/cpu/kernels.hpp"
 
 namespace flyball::local {
 namespace {
-
-// The template of the file, or ChatML where it has none.
-Result<text::ChatTemplate> load_chat_template(const model::Gguf& file) {
-  auto source = file.get_string("tokenizer.chat_template");
-  if (!source) return pass(source);
-  return text::ChatTemplate::parse(source->value_or(text::default_chat_template()));
-}
 
 // All that the bytes of a KV block are a function of, beside the tokens: another engine, device or build
 // computes otherwise, and must not go on with what this one has computed.
@@ -95,13 +89,8 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   if (!opened) return pass(opened);
   const std::shared_ptr<const model::ModelFile> model = std::move(*opened);
   const model::ModelConfig& config = model->config();
-  auto tokenizer = text::Tokenizer::load(model->gguf());
-  if (!tokenizer) return pass(tokenizer);
-  if ((*tokenizer)->vocab_size() > config.vocab_size)
-    return fail(ErrorCode::model_invalid, "The tokenizer has " + std::to_string((*tokenizer)->vocab_size()) +
-                                              " tokens, the embedding table " +
-                                              std::to_string(config.vocab_size) + " rows.");
-  auto chat_template = load_chat_template(model->gguf());
+  auto text = load_text_model(*model, options.context);
+  if (!text) return pass(text);
   auto admitted = ask_for_memory(options, *model);
   if (!admitted) return pass(admitted);
   auto local = open_local_executor(*admitted, model);
@@ -134,12 +123,12 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.info.scratch_bytes = memory.scratch_bytes;
   parts.info.devices = parts.executor->shares();
   parts.info.memory_locked = lock_memory(options, *parts.executor);
-  parts.info.has_chat_template = chat_template.has_value();
-  if (chat_template) parts.info.form = chat_template->answer_form();
+  parts.info.has_chat_template = text->chat_template.has_value();
+  if (text->chat_template) parts.info.form = text->chat_template->answer_form();
 
   parts.logits_per_row = config.vocab_size;
-  parts.text = engine::make_text_model(std::move(*tokenizer), std::move(chat_template), config.vocab_size,
-                                       local->context);
+  parts.text = std::move(*text);
+  parts.text.context = local->context;
   parts.info.vocab_size = parts.text.vocab_size;
   parts.model = model;
   set_up_spill(options, *model, local->layout, parts);
