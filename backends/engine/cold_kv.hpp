@@ -25,6 +25,9 @@ class ColdKv final : public ColdBlocks {
 
   bool holds(const kv::ChainKey& key) const override { return spill_.holds(key); }
 
+  // On the disk, or on its way there.
+  bool knows(const kv::ChainKey& key) const { return spill_.knows(key); }
+
   // Nothing of what follows throws: the disk is worth no request, and without memory for it there is none.
   //
   // Blocks that the next step may overwrite: as many as the queue takes, the first of each run first, since

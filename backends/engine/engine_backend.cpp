@@ -19,6 +19,7 @@
 #include "backends/engine/cold_kv.hpp"
 #include "backends/engine/constraint_cache.hpp"
 #include "backends/engine/engine_shared.hpp"
+#include "backends/engine/kept_prefixes.hpp"
 #include "backends/engine/mailbox.hpp"
 #include "backends/engine/sequence.hpp"
 #include "backends/engine/step_budget.hpp"
@@ -36,6 +37,8 @@ constexpr std::chrono::milliseconds kSaveGrace{800};
 constexpr std::chrono::milliseconds kRestoreSlice{10};
 // A step is not learned from if its masks took a larger share of its time and may have outlasted the device.
 constexpr double kMaskShare = 0.1;
+// The states of kept prefixes are told at most so often: each asks for all their blocks.
+constexpr std::chrono::seconds kKeptPrefixesTold{1};
 // Most commands of one request that can wait at once: submit, resume, cancel; twice, because a step that ends
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
@@ -68,6 +71,7 @@ class Engine {
         cold_(parts.spill ? std::make_unique<ColdKv>(executor_, *parts.spill) : nullptr),
         cold_after_(parts.spill_after),
         scheduler_(parts.limits, cold_.get()),
+        kept_(parts.limits.kv_blocks, parts.limits.block_size, parts.limits.keyed),
         observer_(std::move(parts.observer)),
         shared_(shared) {}
 
@@ -88,6 +92,7 @@ class Engine {
       }
       idle = !step();
       publish();
+      tell_kept_prefixes(idle);
       if (!idle) {
         audit_due_ = true;
         if (cold_) cold_->work_was_done();
@@ -111,6 +116,10 @@ class Engine {
           it->second->delivery().resume_seen();
           scheduler_.resume(it->first);
         }
+        break;
+      case Command::Kind::drop_prefix:
+        kept_.drop(scheduler_, command.prefix->owner, command.prefix->name);
+        kept_changed_ = true;
         break;
       case Command::Kind::end_all:
         end_all(shutting_down());
@@ -168,6 +177,13 @@ class Engine {
     }
     if (old->finish) sequence->end_behind_echo(*old->finish);
     if (const auto reason = sequence->end()) return sequence->done(*reason);
+    if (!sequence->kept().empty()) {
+      kept_changed_ = true;
+      if (auto ok = kept_.keep(scheduler_, sequence->owner(), sequence->kept(), sequence->kept_tokens(),
+                               sequence->kept_limit());
+          !ok)
+        return std::move(ok.error());
+    }
     const Sequence::Scored scored = sequence->scored();
     if (auto ok = scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(),
                                      sequence->most(), sequence->settings(), scored.from, scored.to});
@@ -192,6 +208,7 @@ class Engine {
   // no memory for that either, the process ends, and the daemon starts another.
   void start_over() {
     scheduler_ = Scheduler(limits_, cold_.get());
+    kept_.keep_again(scheduler_);
     while (!sequences_.empty()) {
       sequences_.begin()->second->delivery().finish(out_of_memory());
       forget(sequences_.begin()->first);
@@ -285,6 +302,7 @@ class Engine {
         sequence.cached_tokens = std::min(planned.first_position, sequence.prompt_tokens());
         shared_.prompt_tokens.fetch_add(sequence.prompt_tokens());
         shared_.cached_tokens.fetch_add(sequence.cached_tokens);
+        note_prefix(sequence);
       }
       device::StepSequence s;
       s.first_token = static_cast<std::uint32_t>(tokens_.size());
@@ -318,6 +336,17 @@ class Engine {
     } catch (const std::exception&) {  // a driver's; it does not get past the step
       return fail(ErrorCode::internal, "The device failed during a step.");
     }
+  }
+
+  // The kept prefix that the sequence, whose first step is planned, begins with.
+  void note_prefix(Sequence& sequence) {
+    if (kept_.empty() || !sequence.kept().empty()) return;
+    const auto run = scheduler_.kv().prefix_of(sequence.id, sequence.owner(), sequence.cached_tokens);
+    if (!run) return;
+    sequence.prefix = run->name;
+    sequence.prefix_tokens = run->blocks * limits_.block_size;
+    kept_.used(sequence.owner(), run->name, sequence.prefix_tokens);
+    kept_changed_ = true;
   }
 
   void make_masks(const StepPlan& plan) {
@@ -389,6 +418,12 @@ class Engine {
       return result;
     }
     if (sequence.delivery().closed()) return result;
+    if (!sequence.kept().empty()) {  // its KV is computed, and that is all
+      sequence.first_token = sequence.last_token = std::chrono::steady_clock::now();
+      sequence.delivery().finish(sequence.done(FinishReason::stop));
+      kept_changed_ = true;
+      return result;
+    }
     Delta delta;
     auto step = sequence.sample(row, scratch_, delta);
     if (!step) {
@@ -455,6 +490,23 @@ class Engine {
     shared_.preemptions = scheduler_.preemptions();
   }
 
+  // Soon where something has changed, and once when work has ended.
+  void tell_kept_prefixes(bool idle) {
+    if (kept_.empty() && !kept_changed_) return;
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (!idle && now < kept_told_ + kKeptPrefixesTold) return;
+    try {
+      const std::function<bool(const kv::ChainKey&)> on_disk = [this](const kv::ChainKey& key) {
+        return cold_->knows(key);
+      };
+      shared_.set_kept_prefixes(
+          kept_.states(scheduler_.kv(), cold_ ? on_disk : std::function<bool(const kv::ChainKey&)>()));
+      kept_told_ = now;
+      kept_changed_ = false;
+    } catch (const std::bad_alloc&) {  // the next time, then
+    }
+  }
+
   // The books, once each time work has ended, after everybody has been told: it reads all that is kept.
   void audit() const {
     try {
@@ -469,6 +521,9 @@ class Engine {
   const std::unique_ptr<ColdKv> cold_;  // null: nothing spills
   const std::chrono::milliseconds cold_after_;
   Scheduler scheduler_;
+  KeptPrefixes kept_;
+  bool kept_changed_ = false;
+  TimePoint kept_told_{};
   const StepObserver observer_;
   bool audit_due_ = false;
   StepCostFit step_cost_{cost_guess()};
@@ -556,6 +611,16 @@ class EngineBackend final : public Backend {
     }
     shared_->settle();
     return std::unexpected(shutting_down());
+  }
+
+  std::vector<KeptPrefixState> kept_prefixes() const override { return shared_->kept_prefixes(); }
+
+  void drop_kept_prefix(const std::string& owner, const std::string& name) override {
+    try {
+      auto prefix = std::make_unique<const Command::Prefix>(Command::Prefix{owner, name});
+      shared_->order({Command::Kind::drop_prefix, nullptr, nullptr, {}, std::move(prefix)});
+    } catch (const std::bad_alloc&) {  // it stays among what is evicted last
+    }
   }
 
   void drain(TimePoint deadline) override {
@@ -655,6 +720,17 @@ class EngineBackend final : public Backend {
     return std::nullopt;
   }
 
+  std::optional<Error> keep_prefix(Waiting& waiting, std::int64_t now) {
+    auto prepared = prepare_kept(std::move(waiting.request), parts_.text, parts_.limits.block_size, now);
+    if (!prepared) return std::move(prepared.error());
+    shared_->order(
+        {Command::Kind::submit,
+         nullptr,
+         std::make_unique<Sequence>(std::move(*prepared), parts_.text, waiting.delivery, waiting.arrived),
+         {}});
+    return std::nullopt;
+  }
+
   // Pushes the part of the echo that needs no logits: all of it, or the first token of a scored prompt. The
   // client may fall behind meanwhile: it has its prompt as memory already.
   void push_echo(Delivery& delivery, PreparedRequest& prepared) const {
@@ -692,6 +768,7 @@ class EngineBackend final : public Backend {
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
     try {
       if (auto error = why_not(waiting)) return error;
+      if (waiting.request.wanted == Wanted::kept_prefix) return keep_prefix(waiting, now.count());
       if (waiting.request.wanted != Wanted::answer) return tell_prompt(waiting, now.count());
       const bool reasons = !waiting.constraint || takes_reasoning(*waiting.constraint);
       auto prepared = prepare(std::move(waiting.request), parts_.text, now.count(), !reasons);

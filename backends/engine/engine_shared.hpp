@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "backends/engine/delivery.hpp"
 #include "backends/engine/mailbox.hpp"
@@ -18,10 +20,22 @@
 namespace flyball::engine {
 
 struct Command {
-  enum class Kind : std::uint8_t { submit, cancel, resume, end_all, save, stop } kind = Kind::stop;
+  enum class Kind : std::uint8_t {
+    submit,
+    cancel,
+    resume,
+    drop_prefix,
+    end_all,
+    save,
+    stop
+  } kind = Kind::stop;
   std::shared_ptr<Delivery> delivery;  // cancel, resume
   std::unique_ptr<Sequence> sequence;  // submit
   TimePoint until{};                   // save
+  struct Prefix {
+    std::string owner, name;
+  };
+  std::unique_ptr<const Prefix> prefix = {};  // drop_prefix
 };
 
 // Tickets may outlive the backend.
@@ -58,6 +72,14 @@ struct Shared {
     return idle_.wait_until(lock, deadline, [this] { return open_.load() == 0; });
   }
   std::uint32_t open() const noexcept { return open_.load(); }
+  void set_kept_prefixes(std::vector<KeptPrefixState> states) {
+    const std::lock_guard lock(mutex_);
+    kept_prefixes_ = std::move(states);
+  }
+  std::vector<KeptPrefixState> kept_prefixes() {
+    const std::lock_guard lock(mutex_);
+    return kept_prefixes_;
+  }
   void set_saved() {
     {
       const std::lock_guard lock(mutex_);
@@ -74,7 +96,8 @@ struct Shared {
   std::atomic<std::uint32_t> open_{0};
   std::mutex mutex_;
   std::condition_variable idle_;
-  bool saved_ = false;  // mutex_
+  bool saved_ = false;                          // mutex_
+  std::vector<KeptPrefixState> kept_prefixes_;  // mutex_
 };
 
 class EngineTicket final : public Ticket::Impl {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/constrain/constraint.hpp"
+#include "backends/engine/shared_beginning.hpp"
 #include "backends/text/answer_form.hpp"
 #include "backends/text/chat_form.hpp"
 #include "backends/text/detokenizer.hpp"
@@ -50,6 +51,7 @@ std::unexpected<Error> too_many_bytes(const std::string& bytes, std::uint64_t to
 
 // The field that has the prompt, as clients call it.
 const char* param_of(const CompletionRequest& request) noexcept {
+  if (request.wanted == Wanted::kept_prefix) return "keep";
   if (std::holds_alternative<ChatPrompt>(request.prompt)) return "messages";
   return request.wanted == Wanted::prompt_text ? "tokens" : "prompt";
 }
@@ -258,6 +260,8 @@ Result<void> check_request(const CompletionRequest& request, const TextModel& mo
                       std::to_string(vocab_size) + ".",
                   "logit_bias");
   if (auto ok = check_tokens(request.resume_tokens, vocab_size, "resume_tokens"); !ok) return pass(ok);
+  if (request.wanted == Wanted::kept_prefix && request.kept.empty())
+    return fail(ErrorCode::invalid_value, "A kept prefix has no name.", "keep");
   if (request.echo && !std::holds_alternative<TextPrompt>(request.prompt) &&
       !std::holds_alternative<TokenPrompt>(request.prompt))
     return fail(ErrorCode::invalid_value, "Only a prompt of text or tokens is echoed.", "echo");
@@ -283,7 +287,17 @@ std::size_t text_bytes(const Prompt& prompt) noexcept {
 Result<std::vector<Token>> prompt_tokens(CompletionRequest& request, const TextModel& model,
                                          std::int64_t now) {
   bool in_reasoning = false;
-  return checked_tokens(request, model, now, false, in_reasoning);
+  if (request.wanted != Wanted::kept_prefix) return checked_tokens(request, model, now, false, in_reasoning);
+  auto continued = continued_in_two_ways(request.prompt);
+  if (!continued) return pass(continued);
+  request.prompt = std::move((*continued)[0]);
+  auto tokens = checked_tokens(request, model, now, false, in_reasoning);
+  if (!tokens) return tokens;
+  request.prompt = std::move((*continued)[1]);
+  const auto others = checked_tokens(request, model, now, false, in_reasoning);
+  if (!others) return others;
+  tokens->resize(common_length(*tokens, *others));
+  return tokens;
 }
 
 std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tokenizer) {
@@ -353,6 +367,29 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
   }
   out.resume_tokens = std::move(request.resume_tokens);
   out.resume_text_bytes = request.resume_text_bytes;
+  out.settings = request.settings;
+  return out;
+}
+
+Result<PreparedRequest> prepare_kept(CompletionRequest request, const TextModel& model,
+                                     std::uint32_t block_size, std::int64_t now) {
+  auto tokens = prompt_tokens(request, model, now);
+  if (!tokens) return pass(tokens);
+  const std::size_t whole = tokens->size() / block_size * block_size;
+  if (whole == 0)
+    return fail(ErrorCode::invalid_value,
+                "The prefix " + request.kept + " has " + std::to_string(tokens->size()) +
+                    " tokens; a KV block has " + std::to_string(block_size) + ", and whole blocks are kept.",
+                "keep");
+  if (tokens->size() == whole) tokens->push_back(tokens->back());  // any token does
+  tokens->resize(whole + 1);
+  PreparedRequest out;
+  out.owner = std::move(request.owner);
+  out.prompt = std::move(*tokens);
+  out.max_tokens = 1;
+  out.sampling.temperature = 0;  // of its row the least is asked for
+  out.kept = std::move(request.kept);
+  out.kept_limit = request.kept_limit;
   out.settings = request.settings;
   return out;
 }

@@ -49,6 +49,8 @@ struct PreparedRequest {
   bool ignore_eos = false, marks_control = false;
   std::optional<AnswerForm> form = {};                // of a chat that marks control tokens
   std::optional<CompiledConstraint> constraint = {};  // set by whoever compiles them
+  std::string kept;  // the name under which the prompt's whole blocks are kept; "": it is no kept prefix
+  std::uint64_t kept_limit = 0;
   std::uint64_t compile_us = 0;                       // that it took
   std::vector<Token> resume_tokens;
   std::uint64_t resume_text_bytes = 0;
@@ -62,8 +64,9 @@ Result<void> check_request(const CompletionRequest& request, const TextModel& mo
 // Bytes of text that prepare() has to read: of tokens none.
 std::size_t text_bytes(const Prompt& prompt) noexcept;
 
-// The tokens of the request's prompt, all of them in the vocabulary: none where an empty text has none. Takes
-// those of a TokenPrompt out of the request.
+// The tokens of the request's prompt, all of them in the vocabulary: none where an empty text has none; of a
+// kept prefix those that all prompts which begin with it share. Takes those of a TokenPrompt out of the
+// request.
 // context_length_exceeded as prepare(), with the least number of tokens; invalid_value, template_error,
 // template_budget, invalid_json. now: seconds since the epoch, for templates that print the date.
 Result<std::vector<Token>> prompt_tokens(CompletionRequest& request, const TextModel& model,
@@ -77,5 +80,10 @@ std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tok
 // opens ends with the prompt, so that the answer begins behind it.
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now,
                                 bool ends_reasoning = false);
+
+// Of a request for a kept prefix: its tokens are cut to whole blocks, and one token follows them, which is
+// computed so that they all are. Fails as prompt_tokens(); invalid_value: it has no whole block.
+Result<PreparedRequest> prepare_kept(CompletionRequest request, const TextModel& model,
+                                     std::uint32_t block_size, std::int64_t now);
 
 }  // namespace flyball::engine

@@ -623,7 +623,8 @@ std::uint32_t Scheduler::shared_after(const Entry& entry, SequenceId id, Sequenc
 
 // Worth waiting for: whole blocks, or all that the sequence has to compute but for its last token. The latter
 // once only: a part of a block is gone with its leader, and then the next of many equal prompts would lead.
-// One whose rows are wanted is slow, and leads nobody.
+// One whose rows are wanted is slow, and leads nobody. One behind others is slow, too: who does not stand
+// behind takes over what it has published, and computes the rest.
 std::optional<Scheduler::Leader> Scheduler::find_leader(Entries::iterator it, bool waited) const {
   const Entry& e = it->second;
   std::uint32_t there = e.computed;  // positions that can be taken over now
@@ -633,6 +634,7 @@ std::optional<Scheduler::Leader> Scheduler::find_leader(Entries::iterator it, bo
     std::uint32_t end = e.computed + shared_after(e, it->first, other_id, other);
     there = std::max(there, std::min(end, other.computed));
     if (waited || end != e.known() - 1) end -= end % limits_.block_size;
+    if (other.behind() && !e.behind()) continue;
     if (!other.paused && !other.scores() && other.computed < end && (!leader || leader->positions < end))
       leader = Leader{other_id, end};
   }

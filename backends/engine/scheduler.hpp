@@ -143,6 +143,12 @@ class Scheduler {
   // Blocks that plan() has given to others, whose bytes are there until that step is computed.
   std::vector<kv::KeyedBlock> take_evicted() { return kv_.take_evicted(); }
 
+  // Named prefixes, as kv::PrefixIndex has them. Precondition: no step in flight.
+  void keep_prefix(std::string_view owner, std::string_view name, std::span<const Token> tokens) {
+    kv_.keep_prefix(owner, name, tokens);
+  }
+  void drop_prefix(std::string_view owner, std::string_view name) { kv_.drop_prefix(owner, name); }
+
   bool contains(SequenceId id) const { return entries_.contains(id); }  // false also once cancelled
   // All that are known of it. Precondition: contains(id).
   std::span<const Token> tokens(SequenceId id) const { return entries_.at(id).tokens; }

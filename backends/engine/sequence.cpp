@@ -117,9 +117,11 @@ Done Sequence::done(FinishReason reason) const {
   };
   Done done;
   done.reason = reason;
-  done.usage.prompt_tokens = n_prompt_;
+  done.usage.prompt_tokens = request_.kept.empty() ? n_prompt_ : n_prompt_ - 1;
   done.usage.completion_tokens = answer_.tokens();
   done.usage.cached_tokens = cached_tokens;
+  done.kept = prefix;
+  done.kept_tokens = prefix_tokens;
   done.timings.queue_us = us(arrived_, first_step);
   done.timings.prefill_us = us(first_step, first_token);
   done.timings.decode_us = us(first_token, last_token);

@@ -68,6 +68,10 @@ class Sequence {
   const std::optional<AnswerForm>& form() const noexcept { return request_.form; }
   const std::string& owner() const noexcept { return request_.owner; }
   const config::RequestSettings& settings() const noexcept { return request_.settings; }
+  // The name under which all of its tokens but the last are kept; "": it is no kept prefix.
+  const std::string& kept() const noexcept { return request_.kept; }
+  std::uint64_t kept_limit() const noexcept { return request_.kept_limit; }
+  std::span<const Token> kept_tokens() const noexcept { return std::span(tokens_).first(n_prompt_ - 1); }
   // The prompt and what replay() added. Once, before the first sample().
   std::vector<Token> take_tokens() noexcept { return std::move(tokens_); }
   Delivery& delivery() noexcept { return *delivery_; }
@@ -77,6 +81,9 @@ class Sequence {
   TimePoint first_step{}, first_token{}, last_token{};
   bool counted = false;             // its prompt, in the engine's totals
   std::uint32_t cached_tokens = 0;  // of the prompt, when its first step began
+  // The kept prefix that those begin with, and how many are its.
+  std::string prefix;
+  std::uint32_t prefix_tokens = 0;
 
  private:
   Result<Answer::Step> accept(Token token);

@@ -1,5 +1,6 @@
 #include "backends/kv/kv_accountant.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
@@ -83,6 +84,21 @@ void KvAccountant::release(SequenceId id) {
   // The last first: what begins a prompt is of use to more prompts, and is evicted later.
   for (auto block = it->second.blocks.rbegin(); block != it->second.blocks.rend(); ++block) let_go(*block);
   tables_.erase(it);
+}
+
+void KvAccountant::keep_prefix(std::string_view owner, std::string_view name, std::span<const Token> tokens) {
+  for (const BlockId block : index_.keep_prefix(owner, name, tokens)) pool_.release(block);
+}
+
+void KvAccountant::drop_prefix(std::string_view owner, std::string_view name) {
+  for (const BlockId block : index_.drop_prefix(owner, name)) pool_.release(block);
+}
+
+std::optional<PrefixIndex::PrefixRun> KvAccountant::prefix_of(SequenceId id, std::string_view owner,
+                                                              std::uint32_t positions) const {
+  const auto blocks = table(id);
+  const std::size_t whole = std::min<std::size_t>(positions / block_size_, blocks.size());
+  return index_.prefix_of(owner, blocks.first(whole));
 }
 
 ChainKey KvAccountant::key_of(SequenceId id, std::string_view owner) const {

@@ -47,6 +47,16 @@ class KvAccountant {
   // none is fine.
   void release(SequenceId id);
 
+  // Named prefixes, as PrefixIndex has them; the blocks that it forgets are free.
+  void keep_prefix(std::string_view owner, std::string_view name, std::span<const Token> tokens);
+  void drop_prefix(std::string_view owner, std::string_view name);
+  std::uint32_t prefix_blocks(std::string_view owner, std::string_view name) const {
+    return index_.prefix_blocks(owner, name);
+  }
+  // The kept prefix that the first `positions` of `id` begin with.
+  std::optional<PrefixIndex::PrefixRun> prefix_of(SequenceId id, std::string_view owner,
+                                                  std::uint32_t positions) const;
+
   // Blocks that grow() has taken from the index since the last call: their bytes are there until somebody
   // computes in them. keyed_blocks(), key_of(): as PrefixIndex.
   std::vector<KeyedBlock> take_evicted() { return index_.take_evicted(); }

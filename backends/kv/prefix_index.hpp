@@ -1,6 +1,9 @@
 // What tokens the KV blocks that are kept stand for: a radix tree per owner whose edges are whole blocks of
 // tokens, so that a prompt finds the longest run of blocks already computed. Ids only, at most one node a
 // block; no clock: the order of release is the age. An owner never sees another one's blocks.
+//
+// An owner may name prefixes to be kept: their blocks are evicted after all others, and come to be theirs
+// again whenever they are inserted again.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +13,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "backends/backend.hpp"
 #include "backends/kv/block_pool.hpp"
 #include "backends/kv/chain_key.hpp"
+#include "config/kept_prefix.hpp"
 
 namespace flyball::kv {
 
@@ -54,7 +59,26 @@ class PrefixIndex {
   void lease(BlockId block);
   void release(BlockId block);
 
-  // Forgets the block released longest ago of those that nobody leases and no other follows.
+  // Names `tokens` (whole blocks, at least one) in place of what the name stood for. Returns the blocks of
+  // the old prefix that are forgotten, as drop_prefix(). Precondition: the owner has fewer than kMostPrefixes
+  // other names.
+  static constexpr std::size_t kMostPrefixes = config::kMaxKeptPrefixes;
+  std::vector<BlockId> keep_prefix(std::string_view owner, std::string_view name,
+                                   std::span<const Token> tokens);
+  // Ends a name; one that is unknown is fine. Forgets, and returns, those of its blocks that no other name
+  // has, nobody leases and no other block follows.
+  std::vector<BlockId> drop_prefix(std::string_view owner, std::string_view name);
+  // Blocks kept of what a name stands for; 0 of an unknown one.
+  std::uint32_t prefix_blocks(std::string_view owner, std::string_view name) const;
+  struct PrefixRun {
+    std::string_view name;  // until its name ends
+    std::uint32_t blocks = 0;
+  };
+  // The name that most of these leading blocks of a prompt belong to; nullopt: none.
+  std::optional<PrefixRun> prefix_of(std::string_view owner, std::span<const BlockId> blocks) const;
+
+  // Forgets a block that nobody leases and no other follows: the one released longest ago, of those of no
+  // named prefix where there are any.
   std::optional<BlockId> evict();
   // Forgets a kept block and all that follow it, leased or not; the forgotten ones.
   std::vector<BlockId> forget(BlockId block);
@@ -91,23 +115,40 @@ class PrefixIndex {
   };
   // An ordered map, not a hash: nobody can choose tokens that make it slow.
   using Edges = std::map<Edge, BlockId, EdgeLess>;
+  using PrefixBits = std::uint32_t;  // a bit for each of an owner's names
   struct Node {
     bool kept = false;
     std::uint32_t children = 0, leases = 0;
     std::uint64_t released = 0;  // when; the order of eviction
     Edges::iterator edge;
     std::string_view owner;  // of roots_
+    std::uint32_t depth = 0;  // blocks before it
+    PrefixBits prefixes = 0;  // that it belongs to; those before it do, too
     // Where the index is keyed.
     ChainKey key;
-    std::uint32_t depth = 0;
     bool worth = false;  // its run has been least_blocks long
   };
+  struct NamedPrefix {
+    std::vector<Token> tokens;
+    PrefixBits bit = 0;
+    std::uint32_t blocks = 0;  // kept of it
+  };
+  using NamedPrefixes = std::map<std::string, NamedPrefix, std::less<>>;  // by name
+  // (of a named prefix, released, block)
+  using Evictable = std::tuple<bool, std::uint64_t, BlockId>;
   struct Root {
     Origin origin = 0;
     std::uint32_t children = 0;
   };
 
   bool evictable(const Node& node) const { return node.kept && node.leases == 0 && node.children == 0; }
+  Evictable entry_of(BlockId block) const {
+    return {nodes_[block].prefixes != 0, nodes_[block].released, block};
+  }
+  void set_prefixes(BlockId block, PrefixBits bits);
+  PrefixBits prefixes_after(std::string_view owner, std::optional<BlockId> before,
+                            std::span<const Token> tokens) const;
+  void count_prefixes(const Node& node, bool comes);
   std::uint32_t& children_of(const Node& node);
   void remove(BlockId block);  // a leaf
   void set_key(Node& node, std::optional<BlockId> before, std::span<const Token> tokens);
@@ -122,7 +163,8 @@ class PrefixIndex {
   std::map<std::string, Root, std::less<>> roots_;  // owners that have blocks
   Edges edges_;
   std::vector<Node> nodes_;                                // by block
-  std::set<std::pair<std::uint64_t, BlockId>> evictable_;  // (released, block)
+  std::set<Evictable> evictable_;
+  std::map<std::string, NamedPrefixes, std::less<>> named_;  // by owner
 };
 
 }  // namespace flyball::kv

@@ -123,6 +123,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     it->second.paused = false;
     send(Resume{ticket});
   }
+  void drop_kept_prefix(const std::string& owner, const std::string& name) {
+    if (state_ == State::ready) send(DropPrefix{owner, name});
+  }
   void drain(TimePoint deadline) {
     if (!alive() || state_ == State::draining) return;
     const auto left = std::max(milliseconds(0), duration_cast<milliseconds>(deadline - steady_clock::now()));
@@ -134,6 +137,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   const BackendInfo& info() const { return info_; }
   BackendLoad load() const { return load_; }
+  const std::vector<KeptPrefixState>& kept_prefixes() const { return kept_prefixes_; }
   int pid() const { return pid_; }
   bool accepting() const { return state_ == State::ready; }
   std::optional<TimePoint> idle_since() const {
@@ -261,6 +265,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (load.steps != load_.steps) last_progress_ = steady_clock::now();
     load_ = load;
   }
+  void handle(KeptPrefixes& message) { kept_prefixes_ = std::move(message.states); }
   void handle(TicketEvent& message) {
     if (message.ticket >= next_ticket_)
       return give_up("worker frame: an event for a request that was never sent");
@@ -399,6 +404,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   steady_clock::time_point idle_since_;     // the latest end of a request, or ready
   BackendInfo info_;
   BackendLoad load_;
+  std::vector<KeptPrefixState> kept_prefixes_;
   std::map<TicketId, Open> open_;
   TicketId next_ticket_ = 1;
   std::array<char, kReadChunk> chunk_;
@@ -430,6 +436,10 @@ class Client final : public WorkerClient {
     auto ticket = connection_->start(std::move(request), std::move(sink));
     if (!ticket) return pass(ticket);
     return Ticket(std::make_unique<ClientTicket>(connection_, *ticket));
+  }
+  std::vector<KeptPrefixState> kept_prefixes() const override { return connection_->kept_prefixes(); }
+  void drop_kept_prefix(const std::string& owner, const std::string& name) override {
+    connection_->drop_kept_prefix(owner, name);
   }
   void drain(TimePoint deadline) override { connection_->drain(deadline); }
   void grant(std::uint64_t kv_bytes) override { connection_->grant(kv_bytes); }

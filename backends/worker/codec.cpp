@@ -17,6 +17,7 @@ constexpr std::size_t kMaxStopBytes = 256;
 constexpr std::size_t kMaxLogitBias = 1U << 20;
 constexpr std::size_t kMaxTopLogprobs = 64;
 constexpr std::size_t kMaxTokenBytes = 64 * 1024;
+constexpr std::size_t kMaxKeptStates = 4096;
 // Of each part of what a model takes: sums of a few fit 64 bits.
 constexpr std::uint64_t kMaxModelBytes = 1ULL << 56;
 constexpr std::uint64_t kMaxDrainMs = 24ULL * 3600 * 1000;
@@ -29,6 +30,7 @@ enum Kind : std::uint64_t {
   kResume = 5,
   kDrain = 6,
   kGrant = 7,
+  kDropPrefix = 8,
   kReady = 16,
   kFailed = 17,
   kLoad = 18,
@@ -36,6 +38,7 @@ enum Kind : std::uint64_t {
   kDone = 20,
   kError = 21,
   kNeedMemory = 22,
+  kKeptPrefixes = 23,
 };
 enum PromptKind : std::uint64_t { kChatPrompt = 0, kTextPrompt = 1, kTokenPrompt = 2, kInfillPrompt = 3 };
 
@@ -163,6 +166,8 @@ void put(WireWriter& w, const CompletionRequest& q) {
   w.u64(q.resume_text_bytes);
   w.u64(q.resume_echo);
   w.bytes(q.owner);
+  w.bytes(q.kept);
+  w.u64(q.kept_limit);
   put(w, q.settings);
 }
 CompletionRequest get_request(WireReader& r) {
@@ -212,6 +217,8 @@ CompletionRequest get_request(WireReader& r) {
   q.resume_echo = r.u32("resume echo");
   if (r.ok() && q.resume_echo > 0 && !q.echo) r.refuse("resume echo", "is of a request that echoes nothing");
   q.owner = r.text(kMaxName, "owner");
+  q.kept = r.text(kMaxName, "kept prefix");
+  q.kept_limit = r.u64(UINT64_MAX, "kept limit");
   q.settings = get_settings(r);
   return q;
 }
@@ -440,6 +447,8 @@ void put(WireWriter& w, const Done& d) {
     w.u64(v);
   }
   w.bytes(d.stop_text);
+  w.bytes(d.kept);
+  w.u64(d.kept_tokens);
 }
 Done get_done(WireReader& r) {
   Done d;
@@ -454,7 +463,34 @@ Done get_done(WireReader& r) {
   d.timings.compile_us = r.u64(UINT64_MAX, "timings");
   d.timings.mask_us = r.u64(UINT64_MAX, "timings");
   d.stop_text = r.text(kMaxStopBytes, "stop text");
+  d.kept = get_line(r, "kept prefix");
+  d.kept_tokens = r.u32("kept tokens");
   return d;
+}
+
+void put(WireWriter& w, const KeptPrefixes& kept) {
+  w.u64(kept.states.size());
+  for (const KeptPrefixState& s : kept.states) {
+    w.bytes(s.owner);
+    w.bytes(s.name);
+    for (const std::uint64_t v : {std::uint64_t{s.tokens}, std::uint64_t{s.tokens_in_memory},
+                                  std::uint64_t{s.tokens_on_disk}, s.uses, s.saved_tokens})
+      w.u64(v);
+  }
+}
+KeptPrefixes get_kept_prefixes(WireReader& r) {
+  KeptPrefixes kept;
+  kept.states.resize(r.count(kMaxKeptStates, 7, "kept prefixes"));
+  for (KeptPrefixState& s : kept.states) {
+    s.owner = get_line(r, "owner");
+    s.name = get_line(r, "kept prefix");
+    s.tokens = r.u32("tokens");
+    s.tokens_in_memory = r.u32("tokens in memory");
+    s.tokens_on_disk = r.u32("tokens on disk");
+    s.uses = r.u64(UINT64_MAX, "uses");
+    s.saved_tokens = r.u64(UINT64_MAX, "saved tokens");
+  }
+  return kept;
 }
 
 void put(WireWriter& w, const Hello& hello) {
@@ -505,10 +541,12 @@ struct Encoder {
   void operator()(const Resume& m) { w.u64(kResume), w.u64(m.ticket); }
   void operator()(const Drain& m) { w.u64(kDrain), w.u64(std::min(m.within_ms, kMaxDrainMs)); }
   void operator()(const Grant& m) { w.u64(kGrant), w.u64(m.kv_bytes); }
+  void operator()(const DropPrefix& m) { w.u64(kDropPrefix), w.bytes(m.owner), w.bytes(m.name); }
   void operator()(const NeedMemory& m) { w.u64(kNeedMemory), put(w, m.need); }
   void operator()(const Ready& m) { w.u64(kReady), put(w, m.info); }
   void operator()(const Failed& m) { w.u64(kFailed), put(w, m.error); }
   void operator()(const BackendLoad& m) { w.u64(kLoad), put(w, m); }
+  void operator()(const KeptPrefixes& m) { w.u64(kKeptPrefixes), put(w, m); }
   void operator()(const TicketEvent& m) {
     w.u64(kDelta + m.event.index());
     w.u64(m.ticket);
@@ -542,7 +580,7 @@ Result<std::vector<FramePiece>> encode_in_pieces(const ToWorker& message) {
 Result<ToWorker> decode_to_worker(std::string_view payload) {
   WireReader r(payload);
   ToWorker message;
-  switch (r.u64(kGrant, "kind")) {
+  switch (r.u64(kDropPrefix, "kind")) {
     case kHello:
       message = get_hello(r);
       break;
@@ -568,6 +606,13 @@ Result<ToWorker> decode_to_worker(std::string_view payload) {
     case kGrant:
       message = Grant{r.u64(kMaxModelBytes, "granted bytes")};
       break;
+    case kDropPrefix: {
+      DropPrefix drop;
+      drop.owner = r.text(kMaxName, "owner");
+      drop.name = r.text(kMaxName, "kept prefix");
+      message = std::move(drop);
+      break;
+    }
     default:
       r.refuse("kind", "is not one the daemon sends");
   }
@@ -578,7 +623,7 @@ Result<ToWorker> decode_to_worker(std::string_view payload) {
 Result<ToDaemon> decode_to_daemon(std::string_view payload) {
   WireReader r(payload);
   ToDaemon message;
-  const std::uint64_t kind = r.u64(kNeedMemory, "kind");
+  const std::uint64_t kind = r.u64(kKeptPrefixes, "kind");
   switch (kind) {
     case kHello:
       message = get_hello(r);
@@ -594,6 +639,9 @@ Result<ToDaemon> decode_to_daemon(std::string_view payload) {
       break;
     case kLoad:
       message = get_load(r);
+      break;
+    case kKeptPrefixes:
+      message = get_kept_prefixes(r);
       break;
     case kDelta:
     case kDone:

@@ -1,9 +1,9 @@
 // The messages between daemon and worker, and their bytes. Sans-I/O. Payload:
 //   [varint kind][fields in the order below]
 // Both ends are the same binary; the version in hello catches a binary that was replaced in between.
-//   daemon: hello, then grant (once it was asked) | start | cancel | pause | resume | drain
+//   daemon: hello, then grant (once it was asked) | start | cancel | pause | resume | drop_prefix | drain
 //   worker: hello, then loads (heartbeats), need_memory (waits for the grant), ready or failed,
-//           then loads and events
+//           then loads, kept_prefixes (where they have changed) and events
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,10 @@ struct Drain {
 struct Grant {                 // load the model
   std::uint64_t kv_bytes = 0;  // most that its KV cache may have
 };
-using ToWorker = std::variant<Hello, Start, Cancel, Pause, Resume, Drain, Grant>;
+struct DropPrefix {  // a kept one
+  std::string owner, name;
+};
+using ToWorker = std::variant<Hello, Start, Cancel, Pause, Resume, Drain, Grant, DropPrefix>;
 
 struct NeedMemory {  // the model's directory is read, and nothing of it loaded
   MemoryNeed need;
@@ -62,7 +65,10 @@ struct TicketEvent {
   TicketId ticket = 0;
   Event event;
 };
-using ToDaemon = std::variant<Hello, NeedMemory, Ready, Failed, BackendLoad, TicketEvent>;
+struct KeptPrefixes {  // all of them, in place of those told before
+  std::vector<KeptPrefixState> states;
+};
+using ToDaemon = std::variant<Hello, NeedMemory, Ready, Failed, BackendLoad, TicketEvent, KeptPrefixes>;
 
 // A whole frame. body_too_large when it would exceed kMaxFrameBytes.
 Result<std::string> encode(const ToWorker& message);

@@ -261,6 +261,9 @@ class Server {
     background_->answered.notify_all();
   }
   void handle(Cancel& cancel) { open_.erase(cancel.ticket); }
+  void handle(DropPrefix& drop) {
+    if (backend_) backend_->drop_kept_prefix(drop.owner, drop.name);
+  }
   void handle(Pause& pause) { set_paused(pause.ticket, true); }
   void handle(Resume& resume) { set_paused(resume.ticket, false); }
   void handle(Drain& drain) {
@@ -318,6 +321,11 @@ class Server {
     if (!heartbeat_ || now < next_heartbeat_) return;
     next_heartbeat_ = now + *heartbeat_;
     send(backend_ ? backend_->load() : BackendLoad{});
+    if (!backend_) return;
+    auto kept = backend_->kept_prefixes();
+    if (kept == kept_told_) return;
+    kept_told_ = kept;
+    send(KeptPrefixes{std::move(kept)});
   }
 
   void send(ToDaemon message) {
@@ -376,6 +384,7 @@ class Server {
   std::size_t written_ = 0;                // of writing_.front()
   std::optional<milliseconds> heartbeat_;  // set by the daemon's hello
   steady_clock::time_point next_heartbeat_;
+  std::vector<KeptPrefixState> kept_told_;
   std::optional<steady_clock::time_point> drain_by_;
   bool load_failed_ = false;
   std::optional<int> exit_code_;
