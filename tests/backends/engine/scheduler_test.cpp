@@ -560,6 +560,22 @@ TEST(Scheduler, AtLeastOneTokenIsComputed) {
   advance(s, plan);
 }
 
+TEST(Scheduler, OneBehindOthersLeadsOnlyItsLike) {
+  for (const auto place : {config::QueuePlace::usual, config::QueuePlace::behind}) {
+    Scheduler s(limits(100, 2, 8));
+    ASSERT_TRUE(s.submit({1, "", letters(1, 40), 60, {.place = config::QueuePlace::behind}}));
+    advance(s, s.plan());
+    ASSERT_TRUE(s.submit({2, "", letters(1, 40), 60, {.place = place}}));
+    const auto plan = s.plan();
+    ASSERT_FALSE(plan.sequences.empty());
+    const bool waits = place == config::QueuePlace::behind;
+    EXPECT_EQ(plan.sequences[0].id, waits ? 1U : 2U);
+    EXPECT_EQ(plan.sequences[0].first_position, 8U) << "what is published is taken over";
+    advance(s, plan);
+    EXPECT_TRUE(s.balanced());
+  }
+}
+
 TEST(Scheduler, NobodyWaitsForALeaderThatIsPaused) {
   Scheduler s(limits(100, 4, 8));
   ASSERT_TRUE(s.submit({1, "", letters(1, 40), 50}));

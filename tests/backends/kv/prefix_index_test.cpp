@@ -69,6 +69,54 @@ TEST(PrefixIndex, ForgetsABlockWithAllThatFollowIt) {
   EXPECT_TRUE(index.balanced());
 }
 
+TEST(PrefixIndex, EvictsNamedPrefixesLast) {
+  PrefixIndex index(8, 1);
+  index.insert("a", std::nullopt, Tokens{1}, 0);
+  index.insert("a", 0, Tokens{2}, 1);
+  EXPECT_TRUE(index.keep_prefix("a", "rules", Tokens{1, 2, 3}).empty());
+  index.insert("a", 1, Tokens{3}, 2);  // named as it comes
+  index.insert("a", 2, Tokens{4}, 3);  // behind it
+  index.insert("b", std::nullopt, Tokens{1}, 4);
+  EXPECT_EQ(index.prefix_blocks("a", "rules"), 3U);
+  EXPECT_EQ(index.prefix_blocks("b", "rules"), 0U);
+  EXPECT_TRUE(index.balanced());
+  const auto run = index.prefix_of("a", std::vector<BlockId>{0, 1, 2, 3});
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->name, "rules");
+  EXPECT_EQ(run->blocks, 3U);
+  for (const BlockId next : {3U, 4U, 2U, 1U, 0U}) EXPECT_EQ(index.evict(), next);
+  EXPECT_EQ(index.prefix_blocks("a", "rules"), 0U);
+  EXPECT_TRUE(index.balanced());
+  index.insert("a", std::nullopt, Tokens{1}, 5);
+  index.insert("a", std::nullopt, Tokens{9}, 6);
+  EXPECT_EQ(index.evict(), 6U) << "the name outlives its blocks";
+  EXPECT_TRUE(index.balanced());
+}
+
+TEST(PrefixIndex, FreesWhatADroppedNameHadForItselfAlone) {
+  PrefixIndex index(8, 1);
+  index.insert("a", std::nullopt, Tokens{1}, 0);
+  index.insert("a", 0, Tokens{2}, 1);
+  index.insert("a", 1, Tokens{3}, 2);
+  index.keep_prefix("a", "one", Tokens{1, 2, 3});
+  index.keep_prefix("a", "two", Tokens{1});
+  EXPECT_EQ(index.drop_prefix("a", "one"), (std::vector<BlockId>{2, 1}));
+  EXPECT_TRUE(index.drop_prefix("a", "one").empty());
+  EXPECT_TRUE(index.balanced());
+  index.lease(0);
+  EXPECT_TRUE(index.drop_prefix("a", "two").empty()) << "it is in use";
+  EXPECT_TRUE(index.contains(0));
+  EXPECT_TRUE(index.balanced());
+}
+
+TEST(PrefixIndexDeathTest, TakesNoMoreNamesThanItHasBitsFor) {
+  PrefixIndex index(8, 1);
+  for (Token i = 0; i < static_cast<Token>(PrefixIndex::kMostPrefixes); ++i)
+    index.keep_prefix("a", std::to_string(i), Tokens{i});
+  EXPECT_TRUE(index.keep_prefix("a", "0", Tokens{99}).empty()) << "a known name changes";
+  EXPECT_DEATH(index.keep_prefix("a", "one more", Tokens{100}), "");
+}
+
 TEST(PrefixIndexDeathTest, OnlyWhoLeasesReleases) {
   PrefixIndex index(8, 1);
   index.insert("a", std::nullopt, Tokens{1}, 0);
@@ -108,6 +156,15 @@ struct NaiveNode {
   std::uint64_t released = 0;
 };
 using NaiveIndex = std::map<std::pair<std::string, Tokens>, NaiveNode>;
+using NaiveNames = std::map<std::pair<std::string, std::string>, Tokens>;  // by owner and name
+
+bool is_named(const NaiveNames& names, const NaiveIndex::value_type& node) {
+  return std::ranges::any_of(names, [&](const auto& name) {
+    const auto& [owner, tokens] = node.first;
+    return owner == name.first.first && tokens.size() <= name.second.size() &&
+           std::equal(tokens.begin(), tokens.end(), name.second.begin());
+  });
+}
 
 bool is_leaf(const NaiveIndex& index, const NaiveIndex::value_type& node) {
   return std::ranges::none_of(index, [&](const auto& other) {
@@ -115,6 +172,26 @@ bool is_leaf(const NaiveIndex& index, const NaiveIndex::value_type& node) {
     return owner == node.first.first && tokens.size() > node.first.second.size() &&
            std::equal(node.first.second.begin(), node.first.second.end(), tokens.begin());
   });
+}
+
+// The name ends: of its blocks those go, the last first, that nothing else keeps.
+void drop(NaiveNames& names, NaiveIndex& index, const std::pair<std::string, std::string>& name) {
+  const auto it = names.find(name);
+  if (it == names.end()) return;
+  Tokens tokens = it->second;
+  names.erase(it);
+  for (; !tokens.empty() && !index.contains({name.first, tokens}); tokens.pop_back()) {
+  }
+  while (!tokens.empty()) {
+    const auto node = index.find({name.first, tokens});
+    if (node == index.end()) {  // within a block
+      tokens.pop_back();
+      continue;
+    }
+    if (is_named(names, *node) || !node->second.holders.empty() || !is_leaf(index, *node)) return;
+    index.erase(node);
+    tokens.pop_back();
+  }
 }
 
 void random_books(std::uint64_t seed) {
@@ -131,10 +208,27 @@ void random_books(std::uint64_t seed) {
     bool shared = true;  // holds the naive model's node, not a block of its own
   };
   std::map<SequenceId, Live> live;
+  NaiveNames names;
   std::uint64_t clock = 0;
   SequenceId next = 1;
   for (int step = 0; step < 400; ++step) {
-    if (below(2) == 0 && live.size() < 6) {
+    if (below(8) == 0) {
+      const std::pair<std::string, std::string> name{below(3) == 0 ? "b" : "a", std::to_string(below(3))};
+      Tokens tokens;
+      for (std::uint32_t n = size * (1 + below(4)); n > 0; --n)
+        tokens.push_back(static_cast<Token>(below(2)));
+      const auto old = names.find(name);
+      if (below(3) == 0) {
+        kv.drop_prefix(name.first, name.second);
+        drop(names, naive, name);
+      } else if (old == names.end() || old->second != tokens) {
+        kv.keep_prefix(name.first, name.second, tokens);
+        names[{name.first, "new"}] = tokens;  // it is named before the old one ends
+        drop(names, naive, name);
+        names.erase({name.first, "new"});
+        names[name] = tokens;
+      }
+    } else if (below(2) == 0 && live.size() < 6) {
       Live l{below(3) == 0 ? "b" : "a", {}, 0};
       for (std::uint32_t n = 1 + below(20); n > 0; --n) l.tokens.push_back(static_cast<Token>(below(2)));
       std::uint32_t expected = 0;
@@ -173,7 +267,8 @@ void random_books(std::uint64_t seed) {
             auto oldest = naive.end();
             for (auto node = naive.begin(); node != naive.end(); ++node)
               if (node->second.holders.empty() && is_leaf(naive, *node) &&
-                  (oldest == naive.end() || node->second.released < oldest->second.released))
+                  (oldest == naive.end() || std::pair(is_named(names, *node), node->second.released) <
+                                                std::pair(is_named(names, *oldest), oldest->second.released)))
                 oldest = node;
             ASSERT_NE(oldest, naive.end());
             naive.erase(oldest);

@@ -46,6 +46,8 @@ CompletionRequest full_request() {
   q.empty_answer = q.echo = true;
   q.resume_echo = 17;
   q.owner = "app-7";
+  q.kept = "rules";
+  q.kept_limit = 1ULL << 33;
   q.settings = {std::chrono::milliseconds(20), config::QueuePlace::behind};
   return q;
 }
@@ -86,6 +88,8 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_TRUE(r.echo);
   EXPECT_EQ(r.resume_echo, 17U);
   EXPECT_EQ(r.owner, "app-7");
+  EXPECT_EQ(r.kept, "rules");
+  EXPECT_EQ(r.kept_limit, 1ULL << 33);
   EXPECT_EQ(r.settings, q.settings);
 }
 
@@ -166,12 +170,12 @@ TEST(WorkerCodec, SeedsOfTheFuzzerAreOfThisVersion) {
     std::ifstream in(folder / name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
-  for (const char* name :
-       {"hello", "start_chat", "start_text", "start_tokens", "start_infill", "start_constraint",
-        "start_structural_tag", "cancel", "pause", "resume", "drain", "grant"})
+  for (const char* name : {"hello", "start_chat", "start_text", "start_tokens", "start_infill",
+                           "start_constraint", "start_structural_tag", "start_kept_prefix", "cancel", "pause",
+                           "resume", "drop_prefix", "drain", "grant"})
     EXPECT_TRUE(decode_to_worker(bytes_of(name))) << name;
   for (const char* name :
-       {"hello", "need_memory", "ready", "failed", "load", "delta", "echo", "done", "error"})
+       {"hello", "need_memory", "ready", "failed", "load", "kept_prefixes", "delta", "echo", "done", "error"})
     EXPECT_TRUE(decode_to_daemon(bytes_of(name))) << name;
 }
 
@@ -231,6 +235,18 @@ TEST(WorkerCodec, LoadSurvives) {
   EXPECT_TRUE(back.spills);
 }
 
+TEST(WorkerCodec, KeptPrefixesSurvive) {
+  const KeptPrefixes kept{
+      {{"app", "rules", 4096, 4096, 2048, 7, 28'672}, {"b", "n", 16, 0, 0, 0, 1ULL << 40}}};
+  const auto back = decode_to_daemon(payload_of(ToDaemon{kept}));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(std::get<KeptPrefixes>(*back).states, kept.states);
+  const auto drop = decode_to_worker(payload_of(ToWorker{DropPrefix{"app", "rules"}}));
+  ASSERT_TRUE(drop) << drop.error().message;
+  EXPECT_EQ(std::get<DropPrefix>(*drop).owner, "app");
+  EXPECT_EQ(std::get<DropPrefix>(*drop).name, "rules");
+}
+
 TEST(WorkerCodec, MarksOutsideOfTheTextAreRefused) {
   for (const std::vector<ControlSpan>& control :
        {std::vector<ControlSpan>{{0, 4}}, {{1, 1}}, {{2, 1}}, {{0, 2}, {1, 3}}, {{4, 5}}}) {
@@ -274,6 +290,8 @@ TEST(WorkerCodec, EventsSurvive) {
   done.usage = {7, 8, 9};
   done.timings = {1, 2, 1ULL << 50, 4, 5};
   done.stop_text = "END";
+  done.kept = "rules";
+  done.kept_tokens = 6;
   const auto done_back = std::get<Done>(
       std::get<TicketEvent>(*decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, done}}))).event);
   EXPECT_EQ(done_back.reason, FinishReason::cancelled);
@@ -282,6 +300,8 @@ TEST(WorkerCodec, EventsSurvive) {
   EXPECT_EQ(done_back.timings.compile_us, 4U);
   EXPECT_EQ(done_back.timings.mask_us, 5U);
   EXPECT_EQ(done_back.stop_text, "END");
+  EXPECT_EQ(done_back.kept, "rules");
+  EXPECT_EQ(done_back.kept_tokens, 6U);
 
   const Error error{ErrorCode::context_length_exceeded, "too long", "messages", "/messages/0"};
   const auto error_back = std::get<Error>(

@@ -74,6 +74,13 @@ class FakeBackend final : public Backend {
   }
   Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) override {
     if (draining_) return fail(ErrorCode::shutting_down, "draining");
+    if (request.wanted == Wanted::kept_prefix) {
+      const std::lock_guard lock(kept_mutex_);
+      std::erase_if(kept_, [&](const KeptPrefixState& s) {
+        return s.owner == request.owner && s.name == request.kept;
+      });
+      kept_.push_back({request.owner, request.kept, 32, 32, 0, 0, 0});
+    }
     auto ticket = std::make_unique<FakeTicket>();
     ticket->run = std::make_shared<Run>();
     ++running_;
@@ -85,10 +92,21 @@ class FakeBackend final : public Backend {
     return Ticket(std::move(ticket));
   }
 
+  std::vector<KeptPrefixState> kept_prefixes() const override {
+    const std::lock_guard lock(kept_mutex_);
+    return kept_;
+  }
+  void drop_kept_prefix(const std::string& owner, const std::string& name) override {
+    const std::lock_guard lock(kept_mutex_);
+    std::erase_if(kept_, [&](const KeptPrefixState& s) { return s.owner == owner && s.name == name; });
+  }
+
  private:
   void generate(Run& run, const CompletionRequest& request, EventSink& sink) {
     const auto first = static_cast<long>(request.resume_tokens.size());
-    const long n = request.max_tokens > 0 ? request.max_tokens : script_.number("tokens", 10);
+    const long n = request.wanted == Wanted::kept_prefix ? 0
+                   : request.max_tokens > 0              ? request.max_tokens
+                                                         : script_.number("tokens", 10);
     for (long i = first; i < n; ++i) {
       {
         std::unique_lock lock(run.mutex);
@@ -132,6 +150,7 @@ class FakeBackend final : public Backend {
     Done done;
     done.reason = cut_ ? FinishReason::cancelled : FinishReason::length;
     done.usage.completion_tokens = static_cast<std::uint32_t>(n);
+    if (request.wanted == Wanted::kept_prefix) done.usage.prompt_tokens = 32;
     sink.push(std::move(done));
   }
 
@@ -140,6 +159,8 @@ class FakeBackend final : public Backend {
   std::atomic<std::uint32_t> running_{0};
   std::atomic<std::uint64_t> steps_{0};
   std::atomic<bool> draining_{false}, cut_{false};
+  mutable std::mutex kept_mutex_;
+  std::vector<KeptPrefixState> kept_;  // kept_mutex_
 };
 
 }  // namespace

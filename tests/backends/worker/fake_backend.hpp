@@ -30,7 +30,7 @@ class Script {
 // for each load), tokens, delay_us, text_bytes, kill_after=<n> (SIGKILL itself, but not in a resumed
 // request), wedge_after=<n>, stop_after=<n> (SIGSTOP itself), bad_token (beyond the vocabulary), bad_utf8,
 // memory=<file> (room for one process that names it), lose_device=<backend> (in each answer of that engine,
-// at its third token).
+// at its third token). A prefix is kept at once, and has 32 tokens.
 Result<std::unique_ptr<Backend>> load_fake_backend(
     const std::string& script, const std::function<std::uint64_t(const MemoryNeed&)>& ask = {});
 

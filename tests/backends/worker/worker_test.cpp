@@ -123,6 +123,22 @@ TEST_F(WorkerTest, HeartbeatsCarryProgress) {
   EXPECT_LE(without, std::chrono::steady_clock::now() - before);
 }
 
+TEST_F(WorkerTest, TellsWhichPrefixesTheEngineKeepsUntilTheyAreDropped) {
+  spawn_ready("tokens=3");
+  EXPECT_TRUE(client->kept_prefixes().empty());
+  CompletionRequest keep = request();
+  keep.owner = "app";
+  keep.wanted = Wanted::kept_prefix;
+  keep.kept = "rules";
+  const auto sink = std::make_shared<RecordingSink>();
+  auto ticket = client->start(keep, sink);
+  ASSERT_TRUE(ticket) << ticket.error().message;
+  ASSERT_TRUE(until([&] { return client->kept_prefixes().size() == 1; }));
+  EXPECT_EQ(client->kept_prefixes()[0], (KeptPrefixState{"app", "rules", 32, 32, 0, 0, 0}));
+  client->drop_kept_prefix("app", "rules");
+  EXPECT_TRUE(until([&] { return client->kept_prefixes().empty(); }));
+}
+
 TEST_F(WorkerTest, CancelReachesTheEngine) {
   spawn_ready("tokens=1000000,delay_us=500");
   auto sink = std::make_shared<RecordingSink>();
