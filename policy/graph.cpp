@@ -73,6 +73,7 @@ std::string targets_text(const Rule& rule) {
   if (rule.on_unavailable != OnUnavailable::next)
     out += ", else " + std::string(to_string(rule.on_unavailable));
   if (const std::string pick = pick_text(rule); !pick.empty()) out += " (" + pick + ")";
+  if (rule.on_cold == OnCold::start_elsewhere) out += ", cold: start elsewhere";
   return out;
 }
 

@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 8> kOps{"eq", "ne", "gt", "gte", "lt", "l
 constexpr std::array<std::string_view, 3> kOnUnavailable{"next", "queue", "fail"};
 constexpr std::array<std::string_view, 4> kPicks{"first", "fastest", "meets_slo", "considerate"};
 constexpr std::array<std::string_view, 3> kOnSloMiss{"next", "fastest", "first"};
+constexpr std::array<std::string_view, 2> kOnCold{"wait", "start_elsewhere"};
 
 template <class E, std::size_t N>
 E named(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -77,6 +78,11 @@ class PolicyShapes {
   static constexpr std::string_view kPickMeaning =
       "which available target is taken: the first (the default), the fastest, the first that meets the SLO, "
       "or the one whose work delays people's answers least";
+  static config::Row on_cold() {
+    return {"on_cold", config::choice({kOnCold.begin(), kOnCold.end()}),
+            "when the chosen engine has not loaded the model: the request waits for it (the default), or its "
+            "answer starts at a loaded target if it should end no later for that"};
+  }
   static Shape pick() { return config::choice({kPicks.begin(), kPicks.end()}); }
   Shape targets() const { return config::list_or_single(target_.shape(), 1, 32); }
 
@@ -96,6 +102,7 @@ class PolicyShapes {
          "with pick: meets_slo, when no available target meets it: the next rule (the default), the fastest, "
          "or "
          "the first"},
+        on_cold(),
         {"rules", config::list(rule(), 1, kMaxSiblings),
          "instead of use: asked in order when this rule is true; none decides: on to the next rule"},
     });
@@ -122,6 +129,7 @@ class PolicyShapes {
         {"pick", pick(), kPickMeaning},
         {"on_slo_miss", config::choice({"fastest", "first"}),
          "with pick: meets_slo, when no available target meets it: the fastest (the default), or the first"},
+        on_cold(),
     });
     return config::object({
         {"schema", config::choice({kSchema}),
@@ -278,6 +286,8 @@ class Reader {
       add(what->at, "rule \"" + out.id + "\": on_unavailable belongs to a rule with `use`");
     if (const Node* pick = node.find("pick"); pick && !has_use)
       add(pick->at, "rule \"" + out.id + "\": pick belongs to a rule with `use`");
+    if (const Node* what = node.find("on_cold"); what && !has_use)
+      add(what->at, "rule \"" + out.id + "\": on_cold belongs to a rule with `use`");
     if (rules)
       for (const Node& child : rules->items) out.rules.push_back(rule(child));
     return out;
@@ -296,6 +306,7 @@ class Reader {
     if (const Node* use = node.find("use")) check_own_engines(*use);
     if (const Node* what = node.find("on_unavailable"))
       out.on_unavailable = named<OnUnavailable>(kOnUnavailable, what->text);
+    if (const Node* what = node.find("on_cold")) out.on_cold = named<OnCold>(kOnCold, what->text);
     if (const Node* pick = node.find("pick")) out.pick = named<Pick>(kPicks, pick->text);
     if (const Node* what = node.find("on_slo_miss")) {
       out.on_slo_miss = named<OnSloMiss>(kOnSloMiss, what->text);
@@ -493,6 +504,9 @@ std::string_view to_string(Pick pick) noexcept {
 }
 std::string_view to_string(OnSloMiss what) noexcept {
   return kOnSloMiss[static_cast<std::size_t>(what)];
+}
+std::string_view to_string(OnCold what) noexcept {
+  return kOnCold[static_cast<std::size_t>(what)];
 }
 bool denies(const Constraint& constraint, std::string_view backend) {
   return std::ranges::find(constraint.denied, backend) != constraint.denied.end();

@@ -20,10 +20,15 @@ enum class OnUnavailable : std::uint8_t { next, queue, fail };
 enum class Pick : std::uint8_t { first, fastest, meets_slo, considerate };
 // For meets_slo: what happens when no available target should hold it.
 enum class OnSloMiss : std::uint8_t { next, fastest, first };
+// What happens where the chosen target is an engine of this machine that has not loaded the model: the
+// request waits, or its answer begins at a loaded target that it may be sent to, and goes on at the chosen
+// one.
+enum class OnCold : std::uint8_t { wait, start_elsewhere };
 std::string_view to_string(Op op) noexcept;  // "gte"
 std::string_view to_string(OnUnavailable what) noexcept;
 std::string_view to_string(Pick pick) noexcept;
 std::string_view to_string(OnSloMiss what) noexcept;
+std::string_view to_string(OnCold what) noexcept;
 
 struct Condition {
   enum class Kind : std::uint8_t { always, all, any, negation, compare } kind = Kind::always;
@@ -45,6 +50,7 @@ struct Rule {
   OnUnavailable on_unavailable = OnUnavailable::next;
   Pick pick = Pick::first;
   OnSloMiss on_slo_miss = OnSloMiss::next;  // of the default: fastest or first
+  OnCold on_cold = OnCold::wait;
   // True, and with targets that can be used, it may still not decide.
   bool may_miss() const { return pick == Pick::meets_slo && on_slo_miss == OnSloMiss::next; }
   std::vector<Rule> rules;  // nested: tried in order when `when` is true; none true: on to the next sibling

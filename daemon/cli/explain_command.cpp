@@ -65,6 +65,8 @@ std::string slo_text(const Json& receipt) {
     out += "\nlet through " + json_text(let_through) + "\n";
   if (const Json& load = member(receipt, "background_load"); load.is_string())
     out += "\n" + json_text(load) + "\n";
+  if (const Json& start = member(receipt, "head_start"); start.is_string())
+    out += "\nhead start " + json_text(start) + "\n";
   if (const Json& refused = member(receipt, "refused"); refused.is_object())
     out += "\nrefused at once with " + json_text(member(refused, "code")) + "\n  " +
            json_text(member(refused, "message")) + "\n";

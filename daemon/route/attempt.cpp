@@ -69,6 +69,12 @@ std::optional<Attempt::GiveUp> Attempt::starts_on(const std::string& digest) {
   return std::nullopt;
 }
 
+void Attempt::move_to(const policy::Target& target) {
+  while (targets_[at_] != &target) ++at_;
+  ++attempts_;
+  deaths_ = 0;
+}
+
 void Attempt::received(const Delta& delta) {
   echoed_ += delta.echoed;
   if (delta.echoed > 0) return;

@@ -11,6 +11,7 @@
 
 #include "daemon/route/dispatcher_impl.hpp"
 #include "daemon/route/meter.hpp"
+#include "daemon/route/possible_targets.hpp"
 #include "daemon/route/running_job.hpp"
 #include "daemon/route/slo.hpp"
 #include "policy/profile.hpp"
@@ -399,6 +400,14 @@ Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFa
   if (!refused)
     if (const auto load = impl_->background_load(spec, asked, facts))
       writer.background_load(background_load_text(*load, false));
+  if (!refused && spec.n == 1 && spec.prompts.size() <= 1) {
+    const std::uint64_t tokens = spec.prompts.empty()
+                                     ? spec.traits.prompt_bytes / predict::PromptTokens::kBytesPerToken
+                                     : estimated_tokens(spec.prompts.front());
+    if (const auto start = head_start_of(impl_->deciding, facts, possible_targets(impl_->deciding),
+                                         static_cast<double>(tokens)))
+      writer.head_start(start->text());
+  }
   impl_->record(std::move(facts), took, std::move(refused), writer);
   writer.explained();
   return std::move(*receipt);

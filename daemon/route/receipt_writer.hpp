@@ -27,6 +27,7 @@ class ReceiptWriter {
   // The new row replaces the last one if the request stayed in both: moves are few, but it may stay for long.
   void redecided(Redecision again);
   void background_load(std::string text) { receipt_->background_load = std::move(text); }
+  void head_start(std::string text) { receipt_->head_start = std::move(text); }
   void explained() { receipt_->state = RunState::Kind::explained; }
   void parked() { receipt_->state = RunState::Kind::parked; }
   // Asked by readers while the request waits for its turn.

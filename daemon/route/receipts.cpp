@@ -55,6 +55,7 @@ nlohmann::json to_json(const Receipt& r) {
   if (const std::string let_through = let_through_text(r.facts); !let_through.empty())
     out["let_through"] = let_through;
   if (!r.background_load.empty()) out["background_load"] = r.background_load;
+  if (!r.head_start.empty()) out["head_start"] = r.head_start;
   if (r.refused) out["refused"] = refusal_json(*r.refused);
   auto& timings = out["timings"] = nlohmann::json::object();
   timings["policy_us"] = r.policy_us;

@@ -69,6 +69,7 @@ struct RequestRecord {
   std::vector<EngineRecord> engines = {};  // each one once, in the order of the attempts that began
   std::vector<Redecision> redecisions;     // every move, and the latest of several in a row that stayed
   std::string background_load = {};        // that it began, or would begin (background_load_text()); "": none
+  std::string head_start = {};  // its answer began elsewhere while the chosen engine loaded, or would; "": no
   RunState state;
   std::int64_t created = 0;  // seconds since the epoch
   double policy_us = 0, router_us = -1, queue_ms = -1, ttft_ms = -1, total_ms = -1;  // -1: not known yet

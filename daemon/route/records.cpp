@@ -23,14 +23,14 @@ constexpr std::string_view kPutRecord =
     "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
     "policy, redecisions, background_load, ignored_fields, engines, answer_constraint, "
-    "tools_in_system_message) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-    "?, ?, ?)";
+    "tools_in_system_message, head_start) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?, ?, ?, ?, ?, ?, ?)";
 // Both begin with what read_row() takes.
 const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
     "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, redecisions, "
-    "background_load, ignored_fields, e.engines, answer_constraint, tools_in_system_message, d.facts, "
-    "f.facts, ";
+    "background_load, ignored_fields, e.engines, answer_constraint, tools_in_system_message, "
+    "head_start, d.facts, f.facts, ";
 constexpr std::string_view kFromRecords =
     "FROM decisions d JOIN decision_frames f ON f.digest = frame "
     "LEFT JOIN decision_engines e ON e.digest = d.engines ";
@@ -39,7 +39,7 @@ const std::string kEachSince =
 const std::string kOne = kSelectRow + "p.file, p.text " + std::string(kFromRecords) +
                          "JOIN decision_policies p ON p.digest = policy "
                          "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
-constexpr std::size_t kDelta = 23, kFrameFacts = 24, kFrame = 25, kPolicyFile = 25, kPolicyText = 26;
+constexpr std::size_t kDelta = 24, kFrameFacts = 25, kFrame = 26, kPolicyFile = 26, kPolicyText = 27;
 
 // What the writer's thread puts down. Shares with the daemon's what neither changes.
 struct Row {
@@ -198,6 +198,7 @@ Record read_row(store::Row row) {
   r.engines = read_engines(store::text(row[20]));
   r.constraint = read_constraint(store::text(row[21]));
   r.tools_in_system_message = store::integer(row[22]) != 0;
+  r.head_start = store::text(row[23]);
   return out;
 }
 
@@ -254,7 +255,8 @@ Result<void> put(store::Database& database, const Row& row) {
                                      ignored_fields_text(r.ignored_fields),
                                      engines_key,
                                      constraint_text(r.constraint),
-                                     std::int64_t{r.tools_in_system_message}});
+                                     std::int64_t{r.tools_in_system_message},
+                                     r.head_start});
   if (done && row.prunes) done = prune(database, r.created);
   return done;
 }

@@ -20,7 +20,8 @@ class RunState {
     explained,  // it was decided only
     done,       // it was answered to its end
     cancelled,  // its client left
-    moved,      // an attempt that its request gave up in line: it was decided again, for another target
+    moved,      // an attempt that its request gave up: in line, because it was decided again for another
+                // target, or at work, because the chosen engine has loaded the model
     failed,     // code() says why
     foreign,    // recorded by a version of this program that knows more states
   };

@@ -136,6 +136,7 @@ void RunningJob::decide() {
   }
   begin_choices();
   if (!receipt().decision.target || receipt().refused || !spec_.wants_answer()) return;
+  if (head_start_) return;  // it waits for nothing that another engine could do sooner
   const Outlook outlook = outlook_of(receipt().decision, receipt().facts, waited());
   reconsideration_.decided(outlook);
   watch(outlook);
@@ -224,8 +225,18 @@ Error RunningJob::nothing_to_ask(std::string otherwise) const {
 }
 
 void RunningJob::begin_choices() {
-  const auto targets = possible_targets(receipt().decision, reconsideration_.left());
+  auto targets = possible_targets(receipt().decision, reconsideration_.left());
   unfinished_ = spec_.answers();
+  // Rows of logits of a prompt that is scored are not resumed half-way, and answers to one request begin
+  // alike.
+  if (unfinished_ == 1 && spec_.wants_answer() && !spec_.base.echo && !receipt().refused)
+    head_start_ = head_start_of(receipt().decision, receipt().facts, targets,
+                                static_cast<double>(estimated_tokens(spec_.prompts.front())));
+  if (head_start_) {
+    receipt_.head_start(head_start_->text());
+    std::ranges::stable_partition(targets, [&](const policy::Target* t) { return t == head_start_->from; });
+    targets.push_back(head_start_->from);  // where it goes back to if the others fail
+  }
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
   for (std::size_t i = 0; i < unfinished_; ++i) {
     choices_.emplace_back(targets);
@@ -243,8 +254,66 @@ void RunningJob::begin_choices() {
     if (!self->receipt().decision.target)
       return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
     self->begin_from(0);
+    self->wait_for_chosen();
     self->load_in_background();
   });
+}
+
+// The chosen engine loads the model while the answer is computed elsewhere.
+void RunningJob::wait_for_chosen() {
+  if (over_ || !head_start_) return;
+  const config::AppManifest& app = spec_.app;
+  chosen_place_ = dispatcher_->turns->ask(
+      {spec_.model.id, head_start_->to->backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
+       static_cast<double>(estimated_tokens(spec_.prompts.front())), false, arrival_,
+       is_behind(*head_start_->to)},
+      [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->chosen_turn();
+      });
+}
+
+void RunningJob::chosen_turn() {
+  if (over_) return;
+  if (!head_start_) return acquire(0, choices_.front().ask);  // its engine failed, and it stands here instead
+  dispatcher_->fleet.acquire(spec_.model.id, head_start_->to->backend,
+                             [weak = weak_from_this()](Result<Backend*> got) {
+                               if (const auto self = weak.lock()) self->chosen_ready(std::move(got));
+                             },
+                             {spec_.app.id, spec_.app.limits.may_evict, spec_.app.limits.resident});
+}
+
+// Whether the answer, which is computed elsewhere, goes on at its chosen engine, which is ready.
+bool RunningJob::moves_to(const Backend& backend) {
+  const Choice& choice = choices_.front();
+  const BackendInfo& there = backend.info();
+  return !choice.done && there.context_length >= choice.context &&
+         choice.attempt.can_go_on_with(there.digest) &&
+         head_start_->goes_on(bill_.usage().prompt_tokens, choice.attempt.resume_tokens().size());
+}
+
+void RunningJob::chosen_ready(Result<Backend*> backend) {
+  if (over_ || !head_start_) return;
+  Choice& choice = choices_.front();
+  if (!backend || !moves_to(**backend)) {
+    receipt_.head_start(head_start_->text() + (backend ? "; it stays there, where it should end first"
+                                                       : "; it stays there: " + backend.error().message));
+    chosen_place_.settle(0);
+    chosen_place_ = {};
+    head_start_.reset();
+    return;
+  }
+  const policy::Target& to = *std::exchange(head_start_, std::nullopt)->to;
+  receipt_.attempt_ended(choice.record, RunState::Kind::moved);
+  bill_.failed(0);
+  if (!choice.begun) choice.place.settle(0);
+  retire(std::move(choice.ticket));
+  choice.attempt.move_to(to);
+  choice.place = std::move(chosen_place_);
+  choice.placed_at = to.backend;
+  choice.ask = ++asks_;  // an engine that it still waits for gets no request
+  foresee(0, to);
+  choice.record = receipt_.attempt(to, 0, static_cast<std::uint32_t>(choice.attempt.resume_tokens().size()));
+  start_on(0, **backend);
 }
 
 // Behind the start of its first answer, so that no process is spawned before the request is sent.
@@ -406,6 +475,14 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
                                    static_cast<std::uint32_t>(choice.attempt.resume_tokens().size()));
   choice.ask = ++asks_;
   if (choice.place && choice.placed_at == backend) return acquire(index, choice.ask);
+  if (head_start_ && head_start_->to->backend == backend) {  // it stands in that line, or has its turn
+    choice.placed_at = backend;
+    choice.place = std::move(chosen_place_);
+    const bool waits = choice.place.in_line().has_value();
+    head_start_.reset();
+    if (!waits) acquire(index, choice.ask);
+    return;
+  }
   const bool goes_on = choice.place && choice.begun;
   choice.placed_at = backend;
   // Its engine has a thread beside the steps for it: it need not wait until an answer ends.
@@ -495,6 +572,7 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   }
   choice.ticket = std::move(*ticket);
   choice.begun = true;
+  choice.context = backend.info().context_length;
   dispatcher_->background_pace.served(spec_.model.id, choice.placed_at);
 }
 
@@ -591,6 +669,8 @@ void RunningJob::finish(const RunState& state) {
   deadline_.cancel();
   reconsider_.cancel();
   receipt_.ended(state, seconds_between(admitted_, Clock::now()) * 1e3, bill_.usage());
+  chosen_place_.settle(0);
+  chosen_place_ = {};
   for (Choice& choice : choices_) {
     if (!choice.begun) choice.place.settle(0);
     choice.place = {};

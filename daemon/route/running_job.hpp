@@ -17,6 +17,7 @@
 #include "daemon/route/attempt.hpp"
 #include "daemon/route/bill.hpp"
 #include "daemon/route/dispatcher_impl.hpp"
+#include "daemon/route/head_start.hpp"
 #include "daemon/route/reconsideration.hpp"
 #include "daemon/route/slo.hpp"
 #include "daemon/route/slo_gate.hpp"
@@ -58,6 +59,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
     Ticket ticket;
     std::size_t record = 0;  // its row in the receipt
     bool begun = false;      // an engine took it, and may have computed something
+    std::uint32_t context = 0;  // tokens that a sequence may hold at the engine that took it last
     bool done = false;
     AnswerTimes times;
   };
@@ -70,6 +72,10 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void foresee(std::size_t choice, const policy::Target& target);
   void begin_from(std::size_t choice);
   void load_in_background();
+  void wait_for_chosen();
+  void chosen_turn();
+  void chosen_ready(Result<Backend*> backend);
+  bool moves_to(const Backend& backend);
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();
   void act(std::size_t choice, Attempt::Action action);
@@ -115,6 +121,9 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   const policy::Target* refused_at_ = nullptr;
   std::optional<BackgroundLoad> background_load_;  // found by its decision, and not begun
   std::int64_t retry_after_ms_ = -1;
+  // While its only answer is computed elsewhere, until the chosen engine is ready or the answer is over.
+  std::optional<HeadStart> head_start_;
+  Turns::Place chosen_place_;  // at that engine
 };
 
 }  // namespace flyball::route

@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 13> kVersions = {
+  static constexpr std::array<std::string_view, 14> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -57,6 +57,8 @@ std::span<const std::string_view> schema_versions() noexcept {
       R"(ALTER TABLE decisions ADD COLUMN answer_constraint TEXT NOT NULL DEFAULT '';)",
       // 13: whether the model was told its tools in a system message; 0 or 1.
       R"(ALTER TABLE decisions ADD COLUMN tools_in_system_message INTEGER NOT NULL DEFAULT 0;)",
+      // 14: where an answer began while its engine loaded (daemon/route/head_start.hpp); "" for nowhere.
+      R"(ALTER TABLE decisions ADD COLUMN head_start TEXT NOT NULL DEFAULT '';)",
   };
   return kVersions;
 }

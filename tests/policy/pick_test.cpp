@@ -573,6 +573,18 @@ TEST(Pick, TargetsThatMissedStayAlternatives) {
   EXPECT_TRUE(decide(waits, expecting(slow)).queue);
 }
 
+TEST(OnCold, IsReadOfRulesAndOfTheDefault) {
+  const auto tree = parse_policy(
+      "schema: flyball.policy/v1\n"
+      "rules: [{id: a, because: b, use: cpu, on_cold: start_elsewhere}, {id: c, because: d, use: cpu}]\n"
+      "default: {because: b, use: cpu, on_cold: start_elsewhere}\n",
+      "p.yaml");
+  ASSERT_TRUE(tree) << tree.error().message;
+  EXPECT_EQ(tree->rules[0].on_cold, OnCold::start_elsewhere);
+  EXPECT_EQ(tree->rules[1].on_cold, OnCold::wait);
+  EXPECT_EQ(tree->fallback.on_cold, OnCold::start_elsewhere);
+}
+
 // on_unavailable is for targets that cannot be used; those that would be late are on_slo_miss's.
 TEST(Pick, AMissGoesOnWhateverIsSaidOfUnavailableTargets) {
   const Tree tree = pick_tree(picking("pick: meets_slo, on_unavailable: fail"));
@@ -695,6 +707,13 @@ INSTANTIATE_TEST_SUITE_P(
                   "schema: flyball.policy/v1\n"
                   "default: {because: b, use: cpu, pick: meets_slo, on_slo_miss: next}\n",
                   "expected fastest or first, got \"next\"", "p.yaml:2:63"},
+        WrongPick{"an_unknown_on_cold", picking("on_cold: start"), "expected wait or start_elsewhere",
+                  "p.yaml:3:62"},
+        WrongPick{"a_start_beside_rules",
+                  "schema: flyball.policy/v1\n"
+                  "rules: [{id: a, because: b, on_cold: wait, rules: [{id: c, because: d, use: cpu}]}]\n"
+                  "default: {because: b, use: cpu}\n",
+                  "on_cold belongs to a rule with `use`", "p.yaml:2:38"},
         WrongPick{"a_pick_beside_rules",
                   "schema: flyball.policy/v1\n"
                   "rules: [{id: a, because: b, pick: fastest, rules: [{id: c, because: d, use: cpu}]}]\n"
