@@ -302,6 +302,9 @@ struct Backend {
   virtual std::vector<KeptPrefixState> kept_prefixes() const { return {}; }
   // Frees the blocks of a kept prefix that no request uses. One that is unknown is fine.
   virtual void drop_kept_prefix(const std::string& /*owner*/, const std::string& /*name*/) {}
+  // While it is held the engine computes nothing: its requests wait, with what was computed of them. A step
+  // in flight is given up within a layer or two, or ends where the device cannot stop.
+  virtual void hold(bool /*held*/) {}
   // Finish what runs, refuse what is new; cancel what is left at the deadline.
   virtual void drain(TimePoint deadline) = 0;
 };

@@ -17,6 +17,8 @@ struct EngineSettings {
   std::int32_t nice = 0;                      // of its process, 0 to kMaxNice
   bool lock_memory = false;  // its weights and KV stay in memory (mlock), where the limit allows it
   bool keep_loaded = false;  // once loaded it ends for no other engine's load, and never for want of work
+  // It computes nothing while answers that people wait for are computed on its cores or cards.
+  bool yields = false;
 
   bool operator==(const EngineSettings&) const = default;
 };

@@ -17,7 +17,8 @@ using std::chrono::milliseconds;
 
 constexpr std::array<std::string_view, 2> kOfVersion1{"latency", "throughput"};
 constexpr std::array<std::string_view, 3> kPlaces{"usual", "ahead", "behind"};  // in QueuePlace's order
-constexpr std::array<std::string_view, 4> kOfOwnEngine{"threads", "nice", "lock_memory", "keep_loaded"};
+constexpr std::array<std::string_view, 5> kOfOwnEngine{"threads", "nice", "lock_memory", "keep_loaded",
+                                                       "yields"};
 constexpr std::string_view kOwn = "own";
 
 // The table is read row by row in the file's order, so that `engine: own` may stand behind its settings.
@@ -59,6 +60,11 @@ const std::vector<Bound<Profile>>& profile_table() {
         "with engine: own: once loaded it ends for no other engine's load and never for want of work "
         "(default false)"},
        [](Profile& p, const Node& n) { own_engine(p).keep_loaded = config::as_bool(n); }},
+      {{"yields", config::boolean(),
+        "with engine: own: it computes nothing while answers that people wait for are computed on its cores "
+        "or "
+        "cards (default false)"},
+       [](Profile& p, const Node& n) { own_engine(p).yields = config::as_bool(n); }},
   };
   return table;
 }
@@ -90,6 +96,7 @@ std::string to_text(const config::EngineSettings& settings) {
   if (settings.nice > 0) add("nice " + std::to_string(settings.nice));
   if (settings.lock_memory) add("memory locked");
   if (settings.keep_loaded) add("kept loaded");
+  if (settings.yields) add("yields to people");
   return out;
 }
 

@@ -68,6 +68,7 @@ class Engine {
         vocab_size_(parts.text.vocab_size),
         logits_per_row_(parts.logits_per_row),
         limits_(parts.limits),
+        yields_(parts.yields && executor_.can_stop()),
         cold_(parts.spill ? std::make_unique<ColdKv>(executor_, *parts.spill) : nullptr),
         cold_after_(parts.spill_after),
         scheduler_(parts.limits, cold_.get()),
@@ -90,7 +91,7 @@ class Engine {
           start_over();
         }
       }
-      idle = !step();
+      idle = shared_.held || !step();
       publish();
       tell_kept_prefixes(idle);
       if (!idle) {
@@ -128,6 +129,8 @@ class Engine {
         if (cold_) cold_->save_all(scheduler_.kv(), command.until);
         shared_.set_saved();
         break;
+      case Command::Kind::look:
+        break;
       case Command::Kind::stop:
         break;  // handled by run()
     }
@@ -135,7 +138,7 @@ class Engine {
 
   // Where there is no work for a while, what has been computed goes to the disk, a little at a time.
   std::vector<Command>& next_commands(bool idle) {
-    if (!idle || !cold_ || !cold_->has_unsaved()) return shared_.commands.take(idle);
+    if (!idle || !cold_ || !cold_->has_unsaved() || shared_.held) return shared_.commands.take(idle);
     auto& commands =
         shared_.commands.take_within(cold_->saving() ? std::chrono::milliseconds(0) : cold_after_);
     if (commands.empty()) cold_->save_some(scheduler_.kv());
@@ -226,7 +229,7 @@ class Engine {
     trace.expected = step_cost_.cost().of(plan.work);
     trace.may_stop = plan.may_stop;
     auto rows = compute(plan);
-    if (!rows && plan.may_stop && rows.error().code == ErrorCode::cancelled) {
+    if (!rows && (plan.may_stop || yields_) && rows.error().code == ErrorCode::cancelled) {
       scheduler_.retract();
       trace.stopped = true;
       observe(trace);
@@ -321,8 +324,7 @@ class Engine {
       (s.n_candidates > 0 ? cut : whole) += s.n_wanted;
     }
     try {
-      auto id = executor_.submit({tokens_, batch_, vocab_size_, plan.may_stop ? &shared_.called : nullptr},
-                                 copies_);
+      auto id = executor_.submit({tokens_, batch_, vocab_size_, stop_of(plan)}, copies_);
       if (!id) return pass(id);
       make_masks(plan);  // while the device computes, if it does so beside this thread
       const auto waiting = std::chrono::steady_clock::now();
@@ -336,6 +338,11 @@ class Engine {
     } catch (const std::exception&) {  // a driver's; it does not get past the step
       return fail(ErrorCode::internal, "The device failed during a step.");
     }
+  }
+
+  // Whoever holds the engine sets both.
+  const std::atomic<bool>* stop_of(const StepPlan& plan) const noexcept {
+    return plan.may_stop ? &shared_.called : yields_ ? &shared_.held : nullptr;
   }
 
   // The kept prefix that the sequence, whose first step is planned, begins with.
@@ -518,6 +525,7 @@ class Engine {
   device::Executor& executor_;
   const std::uint32_t vocab_size_, logits_per_row_;
   const SchedulerLimits limits_;
+  const bool yields_;                   // any step may be stopped
   const std::unique_ptr<ColdKv> cold_;  // null: nothing spills
   const std::chrono::milliseconds cold_after_;
   Scheduler scheduler_;
@@ -620,6 +628,15 @@ class EngineBackend final : public Backend {
       auto prefix = std::make_unique<const Command::Prefix>(Command::Prefix{owner, name});
       shared_->order({Command::Kind::drop_prefix, nullptr, nullptr, {}, std::move(prefix)});
     } catch (const std::bad_alloc&) {  // it stays among what is evicted last
+    }
+  }
+
+  void hold(bool held) override {
+    shared_->held = held;
+    try {
+      shared_->order({Command::Kind::look, nullptr, nullptr, {}});
+    } catch (const std::bad_alloc&) {
+      shared_->called = true;  // the next command has it look
     }
   }
 

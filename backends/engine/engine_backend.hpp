@@ -26,6 +26,7 @@ struct EngineParts {
   std::unique_ptr<spill::KvSpill> spill;
   std::chrono::milliseconds spill_after{2'000};  // of an engine without work
   StepObserver observer;
+  bool yields = false;  // any step is given up when the engine is held, where the device can
 };
 
 // Destruction ends what runs with `shutting_down` and joins the threads. drain() blocks until all have ended,

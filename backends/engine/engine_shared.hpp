@@ -25,6 +25,7 @@ struct Command {
     cancel,
     resume,
     drop_prefix,
+    look,  // whether the engine is still held
     end_all,
     save,
     stop
@@ -46,6 +47,7 @@ struct Shared {
   std::atomic<bool> lost{false};      // the device is gone
   std::atomic<bool> ending{false};    // requests not yet prepared end, too
   std::atomic<bool> called{false};    // a command came since the engine looked last
+  std::atomic<bool> held{false};      // the engine computes nothing
   std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, cached_tokens{0}, completion_tokens{0},
       preemptions{0}, restored_tokens{0};
   std::atomic<std::uint32_t> running{0}, kv_used{0};

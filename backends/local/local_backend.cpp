@@ -133,6 +133,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.model = model;
   set_up_spill(options, *model, local->layout, parts);
   parts.observer = options.observer;
+  parts.yields = options.yields;
   return engine::make_engine_backend(std::move(parts));
 }
 

@@ -56,6 +56,7 @@ struct LocalBackendOptions {
   // Asked before anything is loaded, with what predict_memory says; waits for room and gives the bytes that
   // the KV cache may have. Absent: what is free decides.
   std::function<std::uint64_t(const MemoryNeed&)> ask_memory;
+  bool yields = false;       // Backend::hold() stops any step, not only those that may be stopped anyway
   bool lock_memory = false;  // weights and KV stay in memory; where they cannot, `warn` says why
   bool own_memory = false;  // for that: the devices have memory apart from the machine's
   // What engines may hold of the machine's memory together: a mixture's experts are as many as it has room

@@ -123,6 +123,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     it->second.paused = false;
     send(Resume{ticket});
   }
+  void hold(bool held) {
+    if (std::exchange(held_, held) != held && state_ == State::ready) send(Hold{held});
+  }
   void drop_kept_prefix(const std::string& owner, const std::string& name) {
     if (state_ == State::ready) send(DropPrefix{owner, name});
   }
@@ -169,7 +172,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   bool alive() const { return state_ != State::closing && state_ != State::dead; }
   bool waits_on_engine() const {
-    return state_ == State::ready &&
+    return state_ == State::ready && !held_ &&
            std::ranges::any_of(open_, [](const auto& o) { return !o.second.paused; });
   }
 
@@ -253,6 +256,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     state_ = State::ready;
     idle_since_ = steady_clock::now();
     kill_at_.reset();
+    if (held_) send(Hold{true});
     if (auto call = std::exchange(callbacks_.ready, nullptr)) call();
   }
   void handle(Failed& failed) {
@@ -395,6 +399,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   asio::steady_timer timer_;
   State state_ = State::starting;
   bool greeted_ = false, asked_ = false;
+  bool held_ = false;
   bool abandoned_ = false;
   std::optional<Error> cause_;
   std::optional<steady_clock::time_point> kill_at_;
@@ -441,6 +446,7 @@ class Client final : public WorkerClient {
   void drop_kept_prefix(const std::string& owner, const std::string& name) override {
     connection_->drop_kept_prefix(owner, name);
   }
+  void hold(bool held) override { connection_->hold(held); }
   void drain(TimePoint deadline) override { connection_->drain(deadline); }
   void grant(std::uint64_t kv_bytes) override { connection_->grant(kv_bytes); }
   int pid() const noexcept override { return connection_->pid(); }
@@ -477,6 +483,7 @@ std::vector<std::string> engine_words(const WorkerOptions& options) {
   say("--memory", options.own_memory ? "own" : "machine");
   if (options.nice > 0) say("--nice", std::to_string(options.nice));
   if (options.lock_memory) words.emplace_back("--lock-memory");
+  if (options.yields) words.emplace_back("--yields");
   say("--memory-capacity", std::to_string(options.memory_capacity));
   return words;
 }

@@ -31,6 +31,7 @@ struct WorkerOptions {
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
   std::int32_t nice = 0;              // of the process
   bool lock_memory = false;           // weights and KV
+  bool yields = false;                // hold() stops any step
   bool own_memory = false;            // its devices have memory apart from the machine's
   std::uint64_t memory_capacity = 0;  // of all engines together; 0: what is free decides
   std::uint64_t expert_bytes = 0;     // cpu: for a mixture's experts; 0: three quarters of what is free

@@ -31,6 +31,7 @@ enum Kind : std::uint64_t {
   kDrain = 6,
   kGrant = 7,
   kDropPrefix = 8,
+  kHold = 9,
   kReady = 16,
   kFailed = 17,
   kLoad = 18,
@@ -542,6 +543,7 @@ struct Encoder {
   void operator()(const Drain& m) { w.u64(kDrain), w.u64(std::min(m.within_ms, kMaxDrainMs)); }
   void operator()(const Grant& m) { w.u64(kGrant), w.u64(m.kv_bytes); }
   void operator()(const DropPrefix& m) { w.u64(kDropPrefix), w.bytes(m.owner), w.bytes(m.name); }
+  void operator()(const Hold& m) { w.u64(kHold), w.flag(m.held); }
   void operator()(const NeedMemory& m) { w.u64(kNeedMemory), put(w, m.need); }
   void operator()(const Ready& m) { w.u64(kReady), put(w, m.info); }
   void operator()(const Failed& m) { w.u64(kFailed), put(w, m.error); }
@@ -580,7 +582,7 @@ Result<std::vector<FramePiece>> encode_in_pieces(const ToWorker& message) {
 Result<ToWorker> decode_to_worker(std::string_view payload) {
   WireReader r(payload);
   ToWorker message;
-  switch (r.u64(kDropPrefix, "kind")) {
+  switch (r.u64(kHold, "kind")) {
     case kHello:
       message = get_hello(r);
       break;
@@ -613,6 +615,9 @@ Result<ToWorker> decode_to_worker(std::string_view payload) {
       message = std::move(drop);
       break;
     }
+    case kHold:
+      message = Hold{r.flag("held")};
+      break;
     default:
       r.refuse("kind", "is not one the daemon sends");
   }

@@ -1,8 +1,8 @@
 // The messages between daemon and worker, and their bytes. Sans-I/O. Payload:
 //   [varint kind][fields in the order below]
 // Both ends are the same binary; the version in hello catches a binary that was replaced in between.
-//   daemon: hello, then grant (once it was asked) | start | cancel | pause | resume | drop_prefix | drain
-//   worker: hello, then loads (heartbeats), need_memory (waits for the grant), ready or failed,
+//   daemon: hello, then grant (once it was asked) | start | cancel | pause | resume | drop_prefix | hold |
+//   drain worker: hello, then loads (heartbeats), need_memory (waits for the grant), ready or failed,
 //           then loads, kept_prefixes (where they have changed) and events
 #pragma once
 
@@ -50,7 +50,10 @@ struct Grant {                 // load the model
 struct DropPrefix {  // a kept one
   std::string owner, name;
 };
-using ToWorker = std::variant<Hello, Start, Cancel, Pause, Resume, Drain, Grant, DropPrefix>;
+struct Hold {  // the engine computes nothing until it is told otherwise
+  bool held = false;
+};
+using ToWorker = std::variant<Hello, Start, Cancel, Pause, Resume, Drain, Grant, DropPrefix, Hold>;
 
 struct NeedMemory {  // the model's directory is read, and nothing of it loaded
   MemoryNeed need;

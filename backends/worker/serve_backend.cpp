@@ -264,6 +264,9 @@ class Server {
   void handle(DropPrefix& drop) {
     if (backend_) backend_->drop_kept_prefix(drop.owner, drop.name);
   }
+  void handle(Hold& hold) {
+    if (backend_) backend_->hold(hold.held);
+  }
   void handle(Pause& pause) { set_paused(pause.ticket, true); }
   void handle(Resume& resume) { set_paused(resume.ticket, false); }
   void handle(Drain& drain) {

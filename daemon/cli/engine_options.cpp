@@ -42,6 +42,7 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   number("--nice", options.nice, 0, config::kMaxNice, "Niceness of the process; never below the daemon's");
   command.add_flag("--lock-memory", backend.lock_memory,
                    "Lock weights and KV in memory, where the limit allows it");
+  command.add_flag("--yields", backend.yields, "Any step may be given up when the daemon holds the engine");
   number("--memory-capacity", backend.memory_capacity, 0, UINT64_MAX,
          "What engines may hold of the machine's memory together; 0: what is free decides");
 }

@@ -130,6 +130,9 @@ struct Fleet {
   virtual void set_own_engines(config::OwnEngines) {}
   // Those whose kind this machine has.
   virtual std::vector<std::string> own_engines() const { return {}; }
+  // Answers that people wait for are computed on the cores or cards of these engine kinds: engines of their
+  // own that yield compute nothing there until it is called again.
+  virtual void hold_yielding(const std::vector<std::string>& /*kinds*/) {}
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
   // Models keep their worker whose entry is unchanged and whose file, where `files` has its stamp, is the one

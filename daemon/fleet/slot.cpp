@@ -67,6 +67,7 @@ worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::st
     if (slot.own->threads) options.threads = *slot.own->threads;
     options.nice = slot.own->nice;
     options.lock_memory = slot.own->lock_memory;
+    options.yields = slot.own->yields;
   }
   if (device_ids != nullptr) options.device_ids = *device_ids;
   options.kv_spill_dir = kv_spill.directory.string();

@@ -111,6 +111,12 @@ class WorkerFleet final : public Fleet {
 
   void set_own_engines(config::OwnEngines own) override { own_ = std::move(own); }
 
+  void hold_yielding(const std::vector<std::string>& kinds) override {
+    held_kinds_ = kinds;
+    for (const auto* slots : {&slots_, &retired_})
+      for (const auto& slot : *slots) hold(*slot);
+  }
+
   std::vector<std::string> own_engines() const override {
     std::vector<std::string> out;
     for (const auto& [id, settings] : own_)
@@ -331,6 +337,10 @@ class WorkerFleet final : public Fleet {
       slot.lifecycle.ended(steady_clock::now(), room->cause, true);
     }
   }
+  void hold(const Slot& slot) const {
+    if (!slot.client || !slot.own || !slot.own->yields) return;
+    slot.client->hold(std::ranges::find(held_kinds_, config::kind_of(slot.backend)) != held_kinds_.end());
+  }
   static void answer(const Acquired& callback, Result<Backend*> result) {
     if (callback) callback(std::move(result));
   }
@@ -372,6 +382,7 @@ class WorkerFleet final : public Fleet {
       return on_died(slot, {ErrorCode::model_unavailable, client.error().message, "", client.error().where});
     }
     slot->client = std::move(*client);
+    hold(*slot);
     spdlog::info("engine starting, pid {} | model={} backend={}", slot->client->pid(), entry.id,
                  slot->backend);
   }
@@ -598,6 +609,7 @@ class WorkerFleet final : public Fleet {
   const std::filesystem::path cache_dir_;  // as the daemon started
   config::KvSpill kv_spill_;               // of engines that start from now on
   config::OwnEngines own_;                 // by id
+  std::vector<std::string> held_kinds_;    // as hold_yielding() had them
   const FleetOptions options_;
   FleetMemory memory_;
   Governor& governor_;  // memory_'s

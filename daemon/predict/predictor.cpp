@@ -21,6 +21,7 @@ constexpr std::chrono::seconds kBookAge{10};  // until a book is asked again
 constexpr double kTrustMemory = 0.8;          // of how much of what should be held is: some five prompts
 constexpr std::uint32_t kLeastDecoded = 4;    // tokens behind the first: fewer say little of a speed
 constexpr double kMostSeconds = 1e6;          // nobody waits longer
+constexpr double kAlone = 1.05;  // engines at work in a group, on average: one, and little beside it
 // An engine without work that nobody has seen at work for so long may have become faster: `pick: meets_slo`
 // does not pass it over by a stale figure for ever. A hard SLO has a gate that finds out sooner.
 constexpr std::chrono::seconds kStale{30};
@@ -213,6 +214,18 @@ struct Predictor::Engine {
   std::optional<std::uint64_t> book;  // its generation
   TimePoint book_asked{};
   double prefill_share = 1;  // measure::prefill_share()
+  bool yields = false;       // it stands still while people's answers are computed in its group
+
+  // Seconds until those that are there have ended, as foresee_interactive() saw them.
+  double until_people_end() const {
+    const Group& group = work.group();
+    double until = 0;
+    for (const Group::Member& member : group.members)
+      if (member.work != &work)
+        for (const float end : std::span(group.ends).subspan(member.first, member.n))
+          until = std::max(until, static_cast<double>(end));
+    return until;
+  }
 
   // `request` may be there already, and wait.
   bool trial_due(TimePoint now, std::uint64_t request) const {
@@ -382,7 +395,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
                                 .turn = line == query.lines.end() ? nullptr : &line->of(settings.place),
                                 .settings = settings};
   const EngineWork::Ahead ahead = engine.work.ahead(asked, known, query.now);
-  const double slower = known.slowdown(engine.work.busy());
+  const double slower = engine.yields ? 1 : known.slowdown(engine.work.busy());
   const double pairs = pairs_of(tokens, out.cached_tokens);
   const auto prefill_of = [&](double n, double n_pairs) {
     return known.prefill({n, n_pairs, ahead.streams}) + n * ahead.shorter_steps;
@@ -392,10 +405,11 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
       prefill_of(tokens + ahead.tokens + ahead.tokens_to_come, pairs + ahead.pairs + ahead.pairs_to_come);
   out.shorter_steps = ahead.shorter_steps;
   out.waits_for_room = ahead.waits_for_room;
-  const double queue = (ahead.turn + all - own) * slower, prefill = own * slower,
+  const double people = engine.yields ? engine.until_people_end() : 0;
+  const double queue = (ahead.turn + all - own) * slower + people, prefill = own * slower,
                step = known.first_step() * slower;
   out.raw_ttft = queue + prefill + step;
-  out.queued = ahead.any();
+  out.queued = ahead.any() || people > 0;
   const RatioWindow& ratios = known.ttft_ratios(settings, out.queued);
   out.queue = microseconds(queue * ratios.median());
   out.load = microseconds(load);
@@ -432,7 +446,9 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
                         .ends = seconds(out.total->p50),
                         .prompt = seconds(out.prefill + out.step),
                         .token = seconds(out.tpot->p50)};
-    out.delay_to_others = delay_to_others(asked, ahead, course, engine.work, known, query.now);
+    out.delay_to_others = engine.yields
+                              ? DelayToOthers{}
+                              : delay_to_others(asked, ahead, course, engine.work, known, query.now);
   }
   return out;
 }
@@ -444,7 +460,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, std::string_view
 }
 
 void Predictor::foresee_others(const Query& query) {
-  if (!query.asks_delay_to_others) return;
+  if (!query.asks_delay_to_others && !some_yield_) return;
   foresee_interactive(cores_, query.request, query.now);
   for (Devices& devices : devices_) foresee_interactive(devices.group, query.request, query.now);
 }
@@ -527,6 +543,8 @@ void Predictor::set_profiles(const Query& query, const policy::TargetInstance& t
 
 void Predictor::predict(const Query& query, Facts& facts) {
   learn();
+  some_yield_ = std::ranges::any_of(facts.targets()->instances(),
+                                    [](const auto& target) { return target.settings.yields; });
   foresee_others(query);
   const Slo slo = slo_of(facts);
   untold_.clear();
@@ -539,6 +557,7 @@ void Predictor::predict(const Query& query, Facts& facts) {
       const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
       const bool has_room = state != query.engines.end() && (state->loaded || state->starts);
       set_share(engine, measure::prefill_share(target, query.threads));
+      engine.yields = target.settings.yields;
       engine.until_room = has_room ? 0 : until_room(query, engine, target, facts);
     }
     const auto prediction = expect_at(query, target.id, device_group(target.kind) == nullptr, load_time);
@@ -777,6 +796,7 @@ void Predictor::learn_prefill(Engine& engine, const Stay& stay) {
   if (!(took > 0)) return;
   engine.fresh = false;
   const double busy = std::max((to.busy_seconds - from.busy_seconds) / took, 1.0);
+  if (engine.yields && busy > kAlone) return;
   PrefillWork work;
   work.tokens = std::max(to.prefilled - from.prefilled, stay.uncached());
   work.pairs = std::max(to.pairs - from.pairs, pairs_of(stay.uncached(), stay.cached));
@@ -830,6 +850,7 @@ void Predictor::learn_decode(Engine& engine, const Stay& stay, const Ended& ende
   const double token =
       (ended.timings.decode_us > 0 ? static_cast<double>(ended.timings.decode_us) / 1e6 : passed) / steps;
   const double busy = std::max((to.busy_seconds - from.busy_seconds) / passed, 1.0);
+  if (engine.yields && busy > kAlone) return;
   DecodeWork work;
   work.streams = std::max((to.stream_seconds - from.stream_seconds) / passed - 1, 0.0);
   work.positions = (to.position_seconds - from.position_seconds) / passed;

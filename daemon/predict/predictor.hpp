@@ -279,6 +279,7 @@ class Predictor {
   std::uint64_t last_ = 0;  // stay
   TimePoint now_{};  // the latest that came in
   std::vector<Untold> untold_;   // storage for predict()
+  bool some_yield_ = false;      // of the engines that predict() was told last
   std::vector<Lesson> lessons_;  // in the order in which they came; what they teach is not fitted yet
   std::map<std::string, std::unique_ptr<Model>, std::less<>> models_;
   std::map<std::string, PerBackend, std::less<>> quality_;

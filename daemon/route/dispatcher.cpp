@@ -67,7 +67,10 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
       metrics(m),
       journal(usage_journal),
       turns(std::make_shared<Turns>([] { return now().steady_ms; })),
-      predictor(KeyedHash::random(), device_groups(fleet.memory())) {
+      predictor(KeyedHash::random(), device_groups(fleet.memory())),
+      people(std::make_shared<People>(device_groups(fleet.memory()), [&workers](const People::Kinds& kinds) {
+        workers.hold_yielding(kinds);
+      })) {
   for (const auto& [key, used] : journal.usage().days())
     app_limits.restore(key.first, key.second, used.charged_tokens());
   for (const auto& [app, day] : journal.usage().lost()) app_limits.lose(app, day);

@@ -522,10 +522,20 @@ void RunningJob::acquired(std::size_t index, std::uint64_t ask, Result<Backend*>
 // By the fleet or by the engine, before it began there.
 void RunningJob::refused(std::size_t index, const Error& error) {
   Choice& choice = choices_[index];
+  choice.people = {};
   receipt_.attempt_ended(choice.record, RunState::failed(error.code));
   if (!choice.begun) choice.place.settle(0);
   choice.predicted.failed();
   act(index, choice.attempt.unavailable(error));
+}
+
+// An engine that yields is no reason for it to yield.
+People::Place RunningJob::people_at(const policy::Target& target) const {
+  const policy::TargetInstance* const instance = spec_.tree.targets->find(target.backend);
+  const bool waits = spec_.wants_answer() && !is_behind(target) &&
+                     spec_.app.is_interactive(wanted_slo(spec_.app, spec_.traits));
+  if (!waits || instance == nullptr || instance->remote || instance->settings.yields) return {};
+  return dispatcher_->people->at(target.backend);
 }
 
 void RunningJob::start_on(std::size_t index, Backend& backend) {
@@ -560,6 +570,7 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   if (!receipt_.knows_engine(engine, backend.info()))
     receipt_.engine(engine_record(engine, backend.info(), spec_));
   choice.predicted.began(Clock::now());
+  choice.people = people_at(choice.attempt.target());
   auto ticket =
       backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));
   if (over_ || choice.done || choice.attempt.attempts() != attempt) {  // it all happened inside start()
@@ -583,6 +594,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   if (auto* error = std::get_if<Error>(&event)) {
     bill_.failed(index);
     receipt_.attempt_ended(choice.record, RunState::failed(error->code));
+    choice.people = {};
     retire(std::move(choice.ticket));
     if (!had_event_ && is_of_the_request(error->code)) choice.place.settle(0);
     act(index, choice.attempt.failed(*error));
@@ -618,6 +630,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   choice.place.settle(done.usage.prompt_tokens -
                       std::min(done.usage.cached_tokens, done.usage.prompt_tokens));
   choice.place = {};
+  choice.people = {};
   choice.predicted.finished(done.usage, done.timings, Clock::now());
   retire(std::move(choice.ticket));
   receipt_.queued(seconds_between(admitted_, started_) * 1e3 +
@@ -674,6 +687,7 @@ void RunningJob::finish(const RunState& state) {
   for (Choice& choice : choices_) {
     if (!choice.begun) choice.place.settle(0);
     choice.place = {};
+    choice.people = {};
     choice.predicted = {};
     retire(std::move(choice.ticket));
   }

@@ -55,6 +55,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
     Turns::Place place;     // at the engine of this attempt
     predict::Predictor::Place predicted;  // the same, for the predictor
     std::string predicted_at;
+    People::Place people;   // while an engine computes it and people wait for it
     std::string placed_at;  // its backend
     Ticket ticket;
     std::size_t record = 0;  // its row in the receipt
@@ -76,6 +77,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void chosen_turn();
   void chosen_ready(Result<Backend*> backend);
   bool moves_to(const Backend& backend);
+  People::Place people_at(const policy::Target& target) const;
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();
   void act(std::size_t choice, Attempt::Action action);

@@ -172,7 +172,7 @@ TEST(WorkerCodec, SeedsOfTheFuzzerAreOfThisVersion) {
   };
   for (const char* name : {"hello", "start_chat", "start_text", "start_tokens", "start_infill",
                            "start_constraint", "start_structural_tag", "start_kept_prefix", "cancel", "pause",
-                           "resume", "drop_prefix", "drain", "grant"})
+                           "resume", "drop_prefix", "hold", "drain", "grant"})
     EXPECT_TRUE(decode_to_worker(bytes_of(name))) << name;
   for (const char* name :
        {"hello", "need_memory", "ready", "failed", "load", "kept_prefixes", "delta", "echo", "done", "error"})
@@ -245,6 +245,8 @@ TEST(WorkerCodec, KeptPrefixesSurvive) {
   ASSERT_TRUE(drop) << drop.error().message;
   EXPECT_EQ(std::get<DropPrefix>(*drop).owner, "app");
   EXPECT_EQ(std::get<DropPrefix>(*drop).name, "rules");
+  EXPECT_TRUE(std::get<Hold>(*decode_to_worker(payload_of(ToWorker{Hold{true}}))).held);
+  EXPECT_FALSE(std::get<Hold>(*decode_to_worker(payload_of(ToWorker{Hold{false}}))).held);
 }
 
 TEST(WorkerCodec, MarksOutsideOfTheTextAreRefused) {
