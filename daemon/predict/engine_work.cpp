@@ -143,7 +143,7 @@ void EngineWork::begin(Stay& stay, TimePoint now, const EngineModel& model) {
   advance(now);
   stay.at_begin = done(now, model);
   stay.state = open_of(stay).state = Stay::State::prefills;
-  if (begun_++ == 0) ++group_->busy;
+  if (begun_++ == 0 && !yields_) ++group_->busy;
 }
 
 void EngineWork::first_token(Stay& stay, TimePoint now, const EngineModel& model) {
@@ -188,7 +188,8 @@ void EngineWork::leave(std::uint64_t id, TimePoint now, const EngineModel& model
     done_.prefilled += open_[i].computed;
     done_.pairs += open_[i].pairs - open_[i].pairs_to_compute();
   }
-  if (stay.state != Stay::State::waits && --begun_ == 0 && --group_->busy == 0) group_->idle_since = now;
+  if (stay.state != Stay::State::waits && --begun_ == 0 && !yields_ && --group_->busy == 0)
+    group_->idle_since = now;
   interactive_ -= open_[i].interactive;
   open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
   stays_.erase(stays_.begin() + static_cast<std::ptrdiff_t>(i));

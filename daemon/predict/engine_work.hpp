@@ -98,6 +98,9 @@ struct Stay {
 class EngineWork {
  public:
   explicit EngineWork(Group& group) : group_(&group) {}
+  // It stands still while others of its group work for people, and slows none of them. Of an engine that has
+  // no answer.
+  void set_yields(bool yields) noexcept { yields_ = yields; }
 
   // Precondition: its id is above those of the answers that came before.
   Stay& enter(Stay stay);
@@ -182,7 +185,7 @@ class EngineWork {
 
   WorkDone done(TimePoint now, const EngineModel& model);
   // Engines of the group that are at work, this one included.
-  double busy() const noexcept { return group_->busy + (begun_ > 0 ? 0 : 1); }
+  double busy() const noexcept { return group_->busy + (begun_ > 0 && !yields_ ? 0 : 1); }
   std::uint32_t begun() const noexcept { return begun_; }
   // The time since which no answer has been here and no engine on the same device or cores has been at work.
   // nullopt: one is.

@@ -557,7 +557,10 @@ void Predictor::predict(const Query& query, Facts& facts) {
       const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
       const bool has_room = state != query.engines.end() && (state->loaded || state->starts);
       set_share(engine, measure::prefill_share(target, query.threads));
-      engine.yields = target.settings.yields;
+      if (engine.work.begun() == 0) {
+        engine.yields = target.settings.yields;
+        engine.work.set_yields(engine.yields);
+      }
       engine.until_room = has_room ? 0 : until_room(query, engine, target, facts);
     }
     const auto prediction = expect_at(query, target.id, device_group(target.kind) == nullptr, load_time);

@@ -339,6 +339,7 @@ struct FakeShape {
   std::function<void(std::string_view)> on_encode = {};
   std::string bos = "<bos>";  // its spelling
   std::optional<text::InfillTokens> infill = {};
+  bool yields = false;
 };
 
 inline FakeEngine make_fake(FakeShape shape = {}) {
@@ -358,6 +359,7 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
                                                               shape.tells_first, shape.bos, shape.infill),
                               text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
   parts.observer = std::move(shape.observer);
+  parts.yields = shape.yields;
   if (!shape.spill.empty()) {
     const std::uint64_t bytes = parts.executor->block_bytes();
     parts.limits.keyed = kv::Keyed{kv::space_key("fake"), 1};

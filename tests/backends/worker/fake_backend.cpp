@@ -92,6 +92,7 @@ class FakeBackend final : public Backend {
     return Ticket(std::move(ticket));
   }
 
+  void hold(bool held) override { held_ = held; }
   std::vector<KeptPrefixState> kept_prefixes() const override {
     const std::lock_guard lock(kept_mutex_);
     return kept_;
@@ -112,6 +113,7 @@ class FakeBackend final : public Backend {
         std::unique_lock lock(run.mutex);
         const auto delay = microseconds(script_.number("delay_us", 0));
         if (delay.count() > 0) run.changed.wait_for(lock, delay, [&] { return run.cancelled; });
+        while (held_ && !run.cancelled) run.changed.wait_for(lock, milliseconds(1));
         run.changed.wait(lock, [&] { return run.cancelled || !run.paused; });
         if (run.cancelled) return;
       }
@@ -158,7 +160,7 @@ class FakeBackend final : public Backend {
   BackendInfo info_;
   std::atomic<std::uint32_t> running_{0};
   std::atomic<std::uint64_t> steps_{0};
-  std::atomic<bool> draining_{false}, cut_{false};
+  std::atomic<bool> draining_{false}, cut_{false}, held_{false};
   mutable std::mutex kept_mutex_;
   std::vector<KeptPrefixState> kept_;  // kept_mutex_
 };

@@ -763,6 +763,28 @@ TEST_F(FleetTest, AnEngineOfItsOwnIsASecondProcessWithItsSettings) {
   EXPECT_EQ(status_of("a").pid, first);
 }
 
+TEST_F(FleetTest, EnginesThatYieldAreHeldFromTheirStart) {
+  model("a", "");
+  FleetOptions options;
+  options.own_engines["cpu:night"] = {.yields = true};
+  options.own_engines["cpu:day"] = {};
+  make(std::move(options));
+  fleet->hold_yielding({"cpu"});
+  const auto yields = acquire("a", "cpu:night"), stays = acquire("a", "cpu:day"), shared = acquire("a");
+  ASSERT_TRUE(yields && stays && shared);
+  EXPECT_NE(word_behind(status_of("a", "cpu:night").pid, "--yields"), std::nullopt);
+  const auto held = std::make_shared<RecordingSink>();
+  auto ticket = (*yields)->start(request(), held);
+  for (Backend* const other : {*stays, *shared}) {
+    const auto sink = std::make_shared<RecordingSink>();
+    auto open = other->start(request(), sink);
+    ASSERT_TRUE(until([&] { return sink->over(); })) << "it does not yield";
+  }
+  EXPECT_EQ(held->pushes, 0U);
+  fleet->hold_yielding({"opencl"});
+  EXPECT_TRUE(until([&] { return held->over(); })) << "people are at another card";
+}
+
 TEST_F(FleetTest, AnEngineThatNoProfileHasIsNotStarted) {
   model("a", "");
   FleetOptions options;

@@ -34,6 +34,7 @@ struct ThreeEngines {
     out.slots = 4;
     out.engines = engines;
     out.now = at(now);
+    out.asks_delay_to_others = true;
     return out;
   }
   Predictor::Place at_work(std::string_view backend) {
@@ -149,11 +150,11 @@ struct CpuAndOwn {
   policy::Facts facts;
   double now = 100;
 
-  CpuAndOwn()
-      : targets(
-            policy::TargetCatalogue::with_own_engines(policy::default_targets(),
-                                                      std::vector<policy::TargetCatalogue::OwnEngine>{
-                                                          {"cpu", "night", {1U}}, {"opencl", "night", {}}})),
+  explicit CpuAndOwn(bool yields = false)
+      : targets(policy::TargetCatalogue::with_own_engines(
+            policy::default_targets(),
+            std::vector<policy::TargetCatalogue::OwnEngine>{
+                {"cpu", "night", {.threads = 1U, .yields = yields}}, {"opencl", "night", {}}})),
         facts(targets) {
     for (const EngineState& engine : engines)
       facts.set("backend." + std::string(engine.backend) + ".available", true, "probe");
@@ -166,6 +167,7 @@ struct CpuAndOwn {
     out.slots = 4;
     out.engines = engines;
     out.now = at(now);
+    out.asks_delay_to_others = true;
     return out;
   }
   Predictor::Place at_work(std::string_view backend) {
@@ -181,10 +183,13 @@ struct CpuAndOwn {
     place.finished({kTokens, kOutput, 0}, {0, 0, static_cast<std::uint64_t>(decode * 1e6)},
                    at(now += decode));
   }
-  double ttft(const std::string& backend) {
+  double ttft(const std::string& backend) { return seconds(backend, "expected_ttft"); }
+  double delay_to_others(const std::string& backend) { return seconds(backend, "expected_delay_to_others"); }
+  // As predicted; 0: not known.
+  double seconds(const std::string& backend, const std::string& time) {
     policy::Facts told = facts;
     predictor.predict(query(), told);
-    const policy::Fact* const fact = told.get("backend." + backend + ".expected_ttft");
+    const policy::Fact* const fact = told.get("backend." + backend + "." + time);
     return fact == nullptr ? 0 : static_cast<double>(std::get<std::int64_t>(fact->value)) / 1e6;
   }
 };
@@ -210,6 +215,21 @@ TEST(OwnEngine, ComputesOnTheCoresOrCardsOfItsKind) {
   }
   const auto own = engines.at_work("opencl:night");
   EXPECT_NEAR(engines.ttft("cpu"), alone, 0.05 * alone);
+}
+
+TEST(OwnEngine, ThatYieldsWaitsForPeopleAndSlowsNobody) {
+  CpuAndOwn engines(/*yields=*/true);
+  for (int i = 0; i < 5; ++i)
+    for (const char* backend : {"cpu", "cpu:night"}) engines.answer(backend, 0.3);
+  const double alone = engines.ttft("cpu"), own_alone = engines.ttft("cpu:night");
+  {
+    const auto own = engines.at_work("cpu:night");
+    EXPECT_NEAR(engines.ttft("cpu"), alone, 0.05 * alone);
+  }
+  const auto people = engines.at_work("cpu");
+  EXPECT_GT(engines.ttft("cpu:night"), own_alone + (kOutput - 1) * kTpot / 2)
+      << "until that answer has ended";
+  EXPECT_EQ(engines.delay_to_others("cpu:night"), 0);
 }
 
 }  // namespace
