@@ -177,6 +177,9 @@ struct FleetOptions {
   // The engines that a model with `preload` starts with the daemon; absent: the CPU engine. Asked again at a
   // reload.
   std::function<std::vector<std::string>(const config::ModelEntry&, const MemoryStatus&)> preload_on = {};
+  // Engines of any model that start with the daemon, too, such as those that profiles keep loaded for an app;
+  // absent: none. Asked again at a reload.
+  std::function<std::vector<std::string>(const config::ModelEntry&, const MemoryStatus&)> critical_on = {};
   // Share of the bytes predicted of a model on this engine that is asked for beside them; absent: none.
   std::function<double(const std::string& backend)> margin = {};
   std::function<void(const LoadReport&)> on_loaded = {};

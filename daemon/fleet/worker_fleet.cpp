@@ -225,10 +225,14 @@ class WorkerFleet final : public Fleet {
     std::vector<config::ModelEntry> models;
     for (const auto& slot : slots_) {
       slot->preloaded = false;
-      if (slot->backend == kFirstBackend && slot->entry.preload) models.push_back(slot->entry);
+      if (slot->backend == kFirstBackend) models.push_back(slot->entry);
     }
     for (const config::ModelEntry& model : models) {
-      for (const std::string& backend : preload_engines(model)) {
+      auto engines = model.preload ? preload_engines(model) : std::vector<std::string>{};
+      if (options_.critical_on)
+        for (std::string& engine : options_.critical_on(model, memory()))
+          if (std::ranges::find(engines, engine) == engines.end()) engines.push_back(std::move(engine));
+      for (const std::string& backend : engines) {
         if (const auto slot = find(model.id, backend)) slot->unloaded = false;
         acquire_now(model.id, backend, {}, {});
         if (const auto slot = find(model.id, backend)) slot->preloaded = true;

@@ -1,4 +1,4 @@
-// Which engines a model that is to be preloaded starts with: those that requests will ask for.
+// Which engines of a model start with the daemon: those that requests will ask for.
 #pragma once
 
 #include <span>
@@ -23,5 +23,15 @@ std::vector<std::string> preload_targets(const policy::Tree& tree, const policy:
                                          const config::ModelEntry& model,
                                          const fleet::MemoryStatus& memory, const BackendInfo* file = nullptr,
                                          const measure::Book& measured = {}, std::int64_t now = 0);
+
+// Engines that profiles keep loaded, and that the policy sends a first chat of apps to which declare
+// fixed_critical and whose one model this is: the only one that the app may use, or the default model. They
+// load with the daemon, whether the model has `preload` or not.
+std::vector<std::string> critical_targets(const policy::Tree& tree, const policy::Facts& hardware,
+                                          std::span<const config::AppManifest> apps,
+                                          const config::ModelEntry& model, bool is_default,
+                                          const fleet::MemoryStatus& memory,
+                                          const BackendInfo* file = nullptr,
+                                          const measure::Book& measured = {}, std::int64_t now = 0);
 
 }  // namespace flyball::route

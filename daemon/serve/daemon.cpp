@@ -159,6 +159,11 @@ class Daemon {
       return route::preload_targets(*settings_->tree, hardware_, settings_->apps, model, memory,
                                     settings_->file_of(model), settings_->measured, std::time(nullptr));
     };
+    fleet.critical_on = [this](const config::ModelEntry& model, const fleet::MemoryStatus& memory) {
+      const bool is_default = config::is_called(model, settings_->config.default_model);
+      return route::critical_targets(*settings_->tree, hardware_, settings_->apps, model, is_default, memory,
+                                     settings_->file_of(model), settings_->measured, std::time(nullptr));
+    };
     return fleet;
   }
 
