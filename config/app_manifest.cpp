@@ -7,8 +7,11 @@
 #include <set>
 
 #include "config/api_key.hpp"
+#include "config/app_models.hpp"
 #include "config/file_error.hpp"
+#include "config/path.hpp"
 #include "config/table.hpp"
+#include "config/utf8.hpp"
 #include "config/yaml.hpp"
 #include "config/yaml_folder.hpp"
 
@@ -27,6 +30,8 @@ constexpr std::array<std::string_view, 10> kClasses{
     "chat",           "agent",         "rag",        "batch",     "completion",
     "classification", "summarization", "extraction", "embedding", "fine_tuning"};
 constexpr std::array<std::string_view, 2> kPrivacies{"local_only", "any"};
+constexpr std::array<std::string_view, 3> kKeptRoles{"system", "user", "prompt"};
+constexpr std::array<std::string_view, 2> kKeptComputes{"load", "first_use"};
 
 template <class E, std::size_t N>
 E chosen(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -128,6 +133,26 @@ const std::vector<Bound<AppChat>>& chat_table() {
   return table;
 }
 
+// `text` and `file` go to add_kept_prefix, which may fail.
+const std::vector<Bound<KeptPrefix>>& kept_prefix_table() {
+  static const std::vector<Bound<KeptPrefix>> table = {
+      {{"text", text(1, static_cast<std::int64_t>(kMaxYamlScalarBytes)), "the prefix itself"},
+       [](KeptPrefix&, const Node&) {}},
+      {{"file", path(), "a file that holds the prefix, byte for byte; read at the start and at a reload"},
+       [](KeptPrefix&, const Node&) {}},
+      {{"role", choice({kKeptRoles.begin(), kKeptRoles.end()}),
+        "system: the text is the app's system message; user: its first user message begins with the text; "
+        "prompt: its prompts of /v1/completions do"},
+       [](KeptPrefix& k, const Node& n) { k.role = chosen<KeptPrefix::Role>(kKeptRoles, n.text); }},
+      {{"model", id(), "id or alias of the model that keeps it; without it that of requests that name none"},
+       [](KeptPrefix& k, const Node& n) { k.model = n.text; }},
+      {{"compute", choice({kKeptComputes.begin(), kKeptComputes.end()}),
+        "load: as soon as an engine has loaded the model; first_use: after the app's first request there"},
+       [](KeptPrefix& k, const Node& n) { k.compute = chosen<KeptPrefix::Compute>(kKeptComputes, n.text); }},
+  };
+  return table;
+}
+
 const std::vector<Bound<AppManifest>>& app_table() {
   static const std::vector<Bound<AppManifest>> table = {
       {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
@@ -165,6 +190,9 @@ const std::vector<Bound<AppManifest>>& app_table() {
        [](AppManifest& a, const Node& n) { a.accepts_unknown_fields = n.text == "accept"; }},
       {{"chat", object_of(chat_table()), "how its chats become prompts"},
        [](AppManifest& a, const Node& n) { read_into(a.chat, n, chat_table()); }},
+      {{"keep", map(object_of(kept_prefix_table()), 0, kMaxKeptPrefixes),
+        "long beginnings that its prompts share, by name: engines compute their KV once and keep it"},
+       [](AppManifest&, const Node&) {}},  // add_kept_prefix: it may fail
   };
   return table;
 }
@@ -179,6 +207,44 @@ void check_hard_slo(const Node& root, const Slo& slo, Findings& findings) {
   findings.push_back(Error{ErrorCode::config_invalid,
                            "slo.hard holds no figure: declare slo.ttft, slo.tpot or slo.deadline beside it",
                            "slo.hard", root.find("slo")->find("hard")->at.where()});
+}
+
+// The bytes that `text` or `file` give. The finding stands at `at`.
+Result<std::string> kept_text(const Node& node, const std::filesystem::path& base, KeptPrefix& kept, Mark& at) {
+  const Node *const written = node.find("text"), *const file = node.find("file");
+  if ((written == nullptr) == (file == nullptr))
+    return fail(ErrorCode::config_invalid, "expected exactly one of text and file");
+  at = (written != nullptr ? written : file)->at;
+  if (written != nullptr) return written->text;
+  auto path = resolve_path(file->text, base);
+  if (!path) return pass(path);
+  kept.file = std::move(*path);
+  auto text = read_text_file(kept.file, kMaxKeptPrefixBytes);
+  if (!text)
+    return fail(ErrorCode::config_invalid,
+                (text.error().where.empty() ? "" : text.error().where + ": ") + text.error().message);
+  if (text->empty()) return fail(ErrorCode::config_invalid, kept.file.string() + ": the file is empty");
+  return text;
+}
+
+void add_kept_prefix(AppManifest& app, const Entry& entry, const std::filesystem::path& base,
+                     Findings& findings) {
+  const std::string path = "keep." + entry.key;
+  KeptPrefix kept;
+  kept.name = entry.key;
+  kept.at = entry.at.where();
+  read_into(kept, entry.value, kept_prefix_table());
+  Mark at = entry.value.at;
+  auto text = kept_text(entry.value, base, kept, at);
+  if (text && !is_utf8(*text))
+    text = fail(ErrorCode::config_invalid,
+                (kept.file.empty() ? "the text" : kept.file.string()) + " is not UTF-8: models read nothing else");
+  if (!text) {
+    findings.push_back(finding(at, path + ": " + text.error().message, path));
+    return;
+  }
+  kept.text = std::make_shared<const std::string>(std::move(*text));
+  app.keep.push_back(std::move(kept));
 }
 
 std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::string_view file_name) {
@@ -199,6 +265,9 @@ std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::s
   check_hard_slo(*root, app.slo, findings);
   if (const Node* source = root->find("key"))
     add_key(app.keys, *source, "key", std::filesystem::path(file_name).parent_path(), findings);
+  if (const Node* keep = root->find("keep"))
+    for (const Entry& entry : keep->entries)
+      add_kept_prefix(app, entry, std::filesystem::path(file_name).parent_path(), findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));
   return app;
 }
@@ -293,6 +362,29 @@ Result<std::vector<AppManifest>> apps_of(const Config& config) {
   return std::move(*apps);
 }
 
+namespace {
+
+// The models that keep prefixes must be there and open to the app.
+void check_kept_prefixes(const Config& config, const AppManifest& app,
+                         const std::set<std::string_view>& models, Findings& findings) {
+  for (const KeptPrefix& kept : app.keep) {
+    if (kept_model(config, app, kept) != nullptr) continue;
+    const std::string path = "keep." + kept.name;
+    std::string why = "app \"" + app.id + "\": " + path;
+    if (kept.model.empty())
+      why += " names no model, and default_model is not open to the app, which may use several: write " + path +
+             ".model";
+    else if (models.contains(kept.model))
+      why += " names the model \"" + kept.model + "\", which is not open to the app: add it to `models`";
+    else
+      why += " names the model \"" + kept.model + "\", which config.yaml does not have" +
+             did_you_mean(kept.model, {models.begin(), models.end()});
+    findings.push_back(Error{ErrorCode::config_invalid, std::move(why), path, kept.at});
+  }
+}
+
+}  // namespace
+
 std::vector<Error> cross_check(const Config& config, const std::vector<AppManifest>& apps) {
   Findings findings;
   std::set<std::string_view> models;
@@ -310,6 +402,7 @@ std::vector<Error> cross_check(const Config& config, const std::vector<AppManife
                                      "\", which config.yaml does not have" +
                                      did_you_mean(model, {models.begin(), models.end()}),
                                  "models", i < app.models_at.size() ? app.models_at[i] : app.source});
+    check_kept_prefixes(config, app, models, findings);
   }
   if (!config.default_app.empty() && std::ranges::find(app_ids, config.default_app) == app_ids.end())
     findings.push_back(Error{ErrorCode::config_invalid,
@@ -339,6 +432,9 @@ std::span<const std::string_view> workload_classes() noexcept {
 }
 std::string_view to_string(Privacy privacy) noexcept {
   return kPrivacies[static_cast<std::size_t>(privacy)];
+}
+std::string_view to_string(KeptPrefix::Role role) noexcept {
+  return kKeptRoles[static_cast<std::size_t>(role)];
 }
 
 }  // namespace flyball::config

@@ -25,4 +25,22 @@ bool may_use(const AppManifest& app, const ModelEntry& model) {
          std::ranges::any_of(app.models, [&](const std::string& name) { return is_called(model, name); });
 }
 
+const ModelEntry* unnamed_model(const Config& config, const AppManifest& app) {
+  const ModelEntry* only = nullptr;
+  std::size_t open = 0;
+  for (const ModelEntry& model : config.models) {
+    if (!may_use(app, model)) continue;
+    if (is_called(model, config.default_model)) return &model;
+    only = &model;
+    ++open;
+  }
+  return open == 1 ? only : nullptr;
+}
+
+const ModelEntry* kept_model(const Config& config, const AppManifest& app, const KeptPrefix& kept) {
+  if (kept.model.empty()) return unnamed_model(config, app);
+  const ModelEntry* const named = named_model(config.models, kept.model).entry;
+  return named != nullptr && may_use(app, *named) ? named : nullptr;
+}
+
 }  // namespace flyball::config

@@ -23,5 +23,10 @@ struct NamedModel {
 NamedModel named_model(std::span<const ModelEntry> models, std::string_view name);
 // A manifest names models by either, or none for all.
 bool may_use(const AppManifest& app, const ModelEntry& model);
+// The model of the app's requests that name none: default_model or, where that is not open to the app, the
+// only one that is. nullptr: none or several are open, none of them the default.
+const ModelEntry* unnamed_model(const Config& config, const AppManifest& app);
+// The model that keeps the prefix. nullptr: there is none that is open to the app.
+const ModelEntry* kept_model(const Config& config, const AppManifest& app, const KeptPrefix& kept);
 
 }  // namespace flyball::config

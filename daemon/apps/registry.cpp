@@ -134,14 +134,9 @@ Result<config::NamedModel> Registry::model_for(const config::AppManifest& app, s
 }
 
 Result<config::NamedModel> Registry::unnamed_model_for(const config::AppManifest& app) const {
-  std::vector<const config::ModelEntry*> open;
-  for (const auto& model : config_.models) {
-    if (!config::may_use(app, model)) continue;
-    if (config::is_called(model, config_.default_model)) return config::NamedModel{&model};
-    open.push_back(&model);
-  }
-  if (open.size() == 1) return config::NamedModel{open.front()};
-  if (open.empty())
+  if (const config::ModelEntry* const model = config::unnamed_model(config_, app))
+    return config::NamedModel{model};
+  if (std::ranges::none_of(config_.models, [&](const auto& model) { return config::may_use(app, model); }))
     return fail(ErrorCode::model_not_found, "There is no model that is open to this app.", "model");
   return fail(ErrorCode::missing_field,
               "'model' is required: no default_model is open to this app. " + models_for(app), "model");

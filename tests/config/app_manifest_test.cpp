@@ -130,6 +130,99 @@ TEST(Manifest, UnknownFieldsAreRefusedUnlessItAcceptsThem) {
   EXPECT_NE(app.error().message.find("did you mean \"accept\"?"), std::string::npos) << app.error().message;
 }
 
+// ---- keep -------------------------------------------------------------------------------------------------
+
+TEST_F(Manifests, KeptPrefixesAreReadWithTheirDefaults) {
+  write("rules.txt", "Be kind.\n");
+  const auto app = parse_app(kAppHead +
+                                 "keep:\n"
+                                 "  house_rules: {file: rules.txt}\n"
+                                 "  manual: {text: \"Read on\", role: user, model: small, compute: first_use}\n"
+                                 "  code: {text: \"def\", role: prompt}\n",
+                             (dir_ / "a.yaml").string());
+  ASSERT_TRUE(app) << app.error().where << ": " << app.error().message;
+  ASSERT_EQ(app->keep.size(), 3U);
+  const KeptPrefix& rules = app->keep[0];
+  EXPECT_EQ(rules.name, "house_rules");
+  EXPECT_EQ(*rules.text, "Be kind.\n") << "the bytes of a file stay as they are";
+  EXPECT_EQ(rules.file, dir_ / "rules.txt");
+  EXPECT_EQ(rules.role, KeptPrefix::Role::system);
+  EXPECT_EQ(rules.compute, KeptPrefix::Compute::load);
+  EXPECT_EQ(rules.model, "");
+  EXPECT_THAT(rules.at, EndsWith("a.yaml:4:3"));
+  const KeptPrefix& manual = app->keep[1];
+  EXPECT_EQ(*manual.text, "Read on");
+  EXPECT_EQ(manual.file, fs::path());
+  EXPECT_EQ(manual.role, KeptPrefix::Role::user);
+  EXPECT_EQ(manual.compute, KeptPrefix::Compute::first_use);
+  EXPECT_EQ(manual.model, "small");
+  EXPECT_EQ(app->keep[2].role, KeptPrefix::Role::prompt);
+}
+
+TEST_F(Manifests, AKeptPrefixThatCannotBeReadIsAFindingAtItsPlace) {
+  write("empty", "");
+  write("latin1", "caf\xe9");
+  write("long", std::string(kMaxKeptPrefixBytes + 1, 'x'));
+  fs::create_directories(dir_ / "folder");
+  struct Case {
+    const char *rows, *words, *place;
+  };
+  for (const Case& one : {
+           Case{"{role: user}", "keep.p: expected exactly one of text and file", "a.yaml:4:6"},
+           Case{"{text: x, file: y}", "keep.p: expected exactly one of text and file", "a.yaml:4:6"},
+           Case{"{file: empty}", "the file is empty", "a.yaml:4:13"},
+           Case{"{file: latin1}", "is not UTF-8", "a.yaml:4:13"},
+           Case{"{file: long}", "4194304", "a.yaml:4:13"},
+           Case{"{file: folder}", "it is a directory", "a.yaml:4:13"},
+           Case{"{file: absent}", "cannot be read: No such file or directory", "a.yaml:4:13"},
+           Case{"{text: \"\"}", "keep.p.text", "a.yaml:4:13"},
+           Case{"{text: x, role: assistant}", "keep.p.role", "a.yaml:4:22"},
+           Case{"{text: x, compute: never}", "keep.p.compute", "a.yaml:4:25"},
+       }) {
+    const auto app = parse_app(kAppHead + "keep:\n  p: " + one.rows + "\n", (dir_ / "a.yaml").string());
+    ASSERT_FALSE(app) << one.rows;
+    EXPECT_EQ(app.error().code, ErrorCode::config_invalid);
+    EXPECT_THAT(app.error().message, HasSubstr(one.words));
+    EXPECT_THAT(app.error().where, EndsWith(one.place)) << one.rows;
+  }
+}
+
+TEST_F(Manifests, AnAppKeepsSixteenPrefixesAtMost) {
+  std::string keep = "keep:\n";
+  for (std::size_t i = 0; i < kMaxKeptPrefixes; ++i) keep += "  p" + std::to_string(i) + ": {text: x}\n";
+  EXPECT_TRUE(parse_app(kAppHead + keep, "a.yaml"));
+  const auto app = parse_app(kAppHead + keep + "  more: {text: x}\n", "a.yaml");
+  ASSERT_FALSE(app);
+  EXPECT_THAT(app.error().message, HasSubstr("keep: has 17, the limit is 16"));
+}
+
+TEST(CrossCheck, AKeptPrefixNeedsAModelThatIsOpenToItsApp) {
+  const auto findings = [](const std::string& config, const std::string& app) {
+    const auto read = parse_config(
+        "schema: flyball.config/v1\nlisteners: {l: {tcp: \"127.0.0.1:0\"}}\n" + config, "config.yaml");
+    EXPECT_TRUE(read) << (read ? "" : read.error().message);
+    const auto manifest = parse_app(kAppHead + app, "a.yaml");
+    EXPECT_TRUE(manifest) << (manifest ? "" : manifest.error().message);
+    return cross_check(*read, {*manifest});
+  };
+  const std::string models = "models: {m: {path: /m}, n: {path: /n, aliases: [nn]}}\n";
+  const std::string kept = "keep:\n  p: {text: x";
+  EXPECT_TRUE(findings(models + "default_model: m\n", kept + "}\n").empty());
+  EXPECT_TRUE(findings(models, "models: [nn]\n" + kept + "}\n").empty()) << "the only one that is open";
+  EXPECT_TRUE(findings(models, kept + ", model: nn}\n").empty());
+  const auto unnamed = findings(models, kept + "}\n");
+  ASSERT_EQ(unnamed.size(), 1U);
+  EXPECT_THAT(unnamed[0].message, HasSubstr("write keep.p.model"));
+  EXPECT_EQ(unnamed[0].where, "a.yaml:4:3");
+  EXPECT_EQ(unnamed[0].code, ErrorCode::config_invalid);
+  const auto unknown = findings(models, kept + ", model: mm}\n");
+  ASSERT_EQ(unknown.size(), 1U);
+  EXPECT_THAT(unknown[0].message, HasSubstr("names the model \"mm\", which config.yaml does not have"));
+  const auto closed = findings(models, "models: [m]\n" + kept + ", model: n}\n");
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_THAT(closed[0].message, HasSubstr("not open to the app"));
+}
+
 TEST_F(Manifests, KeyFromAFile) {
   write("key", "correct-horse\n");
   expect_digest(parse_app(kAppHead + "key: {file: key}\n", (dir_ / "a.yaml").string()));
