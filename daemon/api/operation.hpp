@@ -169,6 +169,7 @@ struct FindReceipt {
   std::string request_id;
 };
 struct ListEngines {};
+struct ListPrefixes {};  // of the app, or of all where the operator asks
 struct LoadModel {
   std::string model;   // id or alias
   std::string engine;  // an engine kind's id; "": those that `preload` would load it on
@@ -188,6 +189,6 @@ struct UnloadModel {
 };
 
 using Operation = std::variant<Generate, ListModels, ShowModel, Tell, TellHealth, TellReadiness, TellMetrics,
-                               Explain, FindReceipt, ListEngines, LoadModel, UnloadModel>;
+                               Explain, FindReceipt, ListEngines, ListPrefixes, LoadModel, UnloadModel>;
 
 }  // namespace flyball::api

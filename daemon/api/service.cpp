@@ -14,12 +14,14 @@
 #include "daemon/api/exposition.hpp"
 #include "daemon/api/framing.hpp"
 #include "daemon/api/generation.hpp"
+#include "daemon/api/kept_prompt.hpp"
 #include "daemon/api/model_operations.hpp"
 #include "daemon/api/off_loop.hpp"
 #include "daemon/api/readiness.hpp"
 #include "daemon/api/receipt_operations.hpp"
 #include "daemon/api/responder.hpp"
 #include "daemon/api/service_state.hpp"
+#include "daemon/api/views.hpp"
 #include "daemon/http/spare_body.hpp"
 #include "daemon/route/held_bytes.hpp"
 
@@ -52,6 +54,12 @@ struct Service::Impl {
         models(state, responder),
         receipts(state, responder) {
     state.dispatcher.set_limits({state.in_force->settings->config.max_queue});
+    keep();
+  }
+
+  void keep() {
+    const settings::Settings& settings = *state.in_force->settings;
+    state.dispatcher.keep(kept_wishes(settings.config, settings.apps));
   }
 
   // A request that its head let in, while its body is received.
@@ -73,6 +81,10 @@ struct Service::Impl {
   void run(const Call& call, ListModels operation) { models.run(call, operation); }
   void run(const Call& call, ShowModel operation) { models.run(call, std::move(operation)); }
   void run(const Call& call, ListEngines operation) { models.run(call, operation); }
+  void run(const Call& call, ListPrefixes) {
+    const std::string_view app = call.app == nullptr ? std::string_view() : call.app->id;
+    responder.answer(call, prefixes_view(state.dispatcher.kept().records(app), call.app == nullptr));
+  }
   void run(const Call& call, LoadModel operation) { models.run(call, std::move(operation)); }
   void run(const Call& call, UnloadModel operation) { models.run(call, std::move(operation)); }
   void run(const Call& call, Explain question) { receipts.run(call, std::move(question)); }
@@ -277,6 +289,7 @@ bool Service::closing() const {
 void Service::reload(std::shared_ptr<const settings::Settings> settings) {
   impl_->state.in_force = std::make_shared<const InForce>(std::move(settings));
   impl_->state.dispatcher.set_limits({impl_->state.in_force->settings->config.max_queue});
+  impl_->keep();
   impl_->state.metrics.reload_succeeded(true);
 }
 

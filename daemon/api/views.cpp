@@ -64,6 +64,15 @@ http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,
   return json_response(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+http::Response prefixes_view(const std::vector<route::KeptPrefixRecord>& prefixes, bool all) {
+  nlohmann::json out{{"prefixes", nlohmann::json::array()}};
+  for (const route::KeptPrefixRecord& prefix : prefixes) {
+    out["prefixes"].push_back(route::to_json(prefix));
+    if (all) out["prefixes"].back()["app"] = prefix.app;
+  }
+  return json_response(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
                                                    const usage::DailyUsage& days, std::int64_t today) {
   std::vector<metrics::Metrics::AppGauges> out;

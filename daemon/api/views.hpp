@@ -24,6 +24,8 @@ http::Response receipt_view(const route::Receipt& receipt, bool paths);
 // draw from. Numbers have their units in their names.
 http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,
                             const fleet::MemoryStatus& memory);
+// The answer to GET /v1/prefixes; `all`: of all apps, whose ids it has then.
+http::Response prefixes_view(const std::vector<route::KeptPrefixRecord>& prefixes, bool all);
 // Their names point into `workers`.
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
                                                    const usage::DailyUsage& days, std::int64_t today);

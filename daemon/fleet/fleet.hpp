@@ -111,6 +111,26 @@ struct Fleet {
   // not loaded. model_not_found; shutting_down.
   using Unloaded = std::function<void(Result<std::vector<std::string>>)>;
   virtual void unload(const std::string& model, const std::string& backend, Unloaded callback) = 0;
+  // Hears which engines may be given work that must be in nobody's way. Called on the io_context, never
+  // within the watcher's own calls to the fleet.
+  struct Watcher {
+    virtual ~Watcher() = default;
+    // A loaded engine takes such work from now on. Another process has nothing of what an earlier one held.
+    virtual void engine_opens(const std::string& model, const std::string& backend,
+                              std::uint64_t process) = 0;
+    // It takes none any more: it has died, is to end, or others wait for its memory. The watcher destroys its
+    // tickets there before it returns.
+    virtual void engine_closes(const std::string& model, const std::string& backend) = 0;
+  };
+  virtual void watch(Watcher*) {}  // one at most; it outlives the fleet, or watch(nullptr) is called
+  // An engine that is open to the watcher; nullptr: it is not. Work that the watcher starts there is no use of
+  // the engine: it stays spare if it is, and counts as idle since its last request of anybody else.
+  virtual Backend* open_engine(const std::string& /*model*/, const std::string& /*backend*/) { return nullptr; }
+  // What a loaded engine tells of the prefixes that it keeps (Backend::kept_prefixes).
+  virtual std::vector<KeptPrefixState> kept_prefixes(const std::string& /*model*/,
+                                                     const std::string& /*backend*/) const {
+    return {};
+  }
   // The engine kinds on which `preload` loads the model.
   virtual std::vector<std::string> preload_engines(const config::ModelEntry& model) = 0;
   virtual MemoryStatus memory() { return {}; }  // asks the system once a second at most

@@ -13,6 +13,10 @@ constexpr std::size_t kShownDigest = 12;  // hexadecimal digits, as `flyball che
 
 }  // namespace
 
+std::optional<TimePoint> idle_since(const Slot& slot) {
+  return slot.client->accepting() && slot.unused_since ? slot.unused_since : slot.client->idle_since();
+}
+
 WorkerStatus status_of(const Slot& slot, TimePoint now) {
   WorkerStatus s;
   s.model = slot.entry.id;
@@ -35,7 +39,7 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.load = slot.client->load();
   s.without_progress = slot.client->without_progress();
   s.ending = slot.draining;
-  if (const auto since = slot.client->idle_since())
+  if (const auto since = idle_since(slot))
     s.idle = std::chrono::duration_cast<std::chrono::milliseconds>(now - *since);
   return s;
 }

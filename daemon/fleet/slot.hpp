@@ -43,6 +43,10 @@ struct Slot {
   bool preloaded = false;  // started, and started again, without a request
   bool background = false;  // its process was started in the background, and no request has come since
   bool unloaded = false;   // by the operator, and not started since
+  bool opened = false;     // to the fleet's watcher
+  // No request has been handed to the engine since then; what the watcher started there is none. Absent: the
+  // client's idle_since() says it.
+  std::optional<TimePoint> unused_since;
   bool unload_next = false;  // the next process ends when it has answered the requests that wait for it
   std::vector<std::function<void()>> when_ended;  // of the process that is there
   std::vector<Fleet::Acquired> waiters;
@@ -66,6 +70,8 @@ struct Slot {
   std::optional<Room> room;  // absent: no load waits for another engine's end
 };
 
+// Precondition: the slot has a client. Absent: the engine takes no requests, or one is open on it.
+std::optional<TimePoint> idle_since(const Slot& slot);
 // As it is now, but for its account.
 WorkerStatus status_of(const Slot& slot, TimePoint now);
 // The process that is there loads the same, the same way.

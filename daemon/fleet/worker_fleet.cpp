@@ -70,6 +70,26 @@ class WorkerFleet final : public Fleet {
         });
   }
 
+  void watch(Watcher* watcher) override {
+    watcher_ = watcher;
+    for (const auto& slot : slots_) slot->opened = false;
+    look_soon();
+  }
+
+  Backend* open_engine(const std::string& model, const std::string& backend) override {
+    const auto slot = find(model, backend);
+    if (!slot || !slot->opened || !slot->client || !slot->client->accepting()) return nullptr;
+    if (!slot->unused_since) slot->unused_since = slot->client->idle_since();
+    return slot->client.get();
+  }
+
+  std::vector<KeptPrefixState> kept_prefixes(const std::string& model,
+                                             const std::string& backend) const override {
+    const auto slot = find(model, backend);
+    return slot && slot->client && slot->ready ? slot->client->kept_prefixes()
+                                               : std::vector<KeptPrefixState>{};
+  }
+
   std::vector<std::string> preload_engines(const config::ModelEntry& model) override {
     return options_.preload_on ? options_.preload_on(model, memory())
                                : std::vector<std::string>{kFirstBackend};
@@ -275,7 +295,10 @@ class WorkerFleet final : public Fleet {
     }
     // One that is ending is waited for: its successor, or the decision to start none, answers.
     const bool held = governor_.held(slot->id) || governor_.is_unwanted(slot->id);
-    if (slot->ready && slot->client->accepting() && !held) return answer(callback, slot->client.get());
+    if (slot->ready && slot->client->accepting() && !held) {
+      if (!asker.background) slot->unused_since.reset();
+      return answer(callback, slot->client.get());
+    }
     if (slot->lifecycle.invalid() && slot->stamp != file_stamp(slot->entry.path)) slot->lifecycle.forgive();
     if (asker.background &&
         (slot->unloaded || slot->lifecycle.state(steady_clock::now()) != WorkerState::stopped))
@@ -322,6 +345,7 @@ class WorkerFleet final : public Fleet {
         if (--unloading->left == 0) unloading->callback(std::move(unloading->engines));
       });
       governor_.unload(slot->id);
+      close(*slot);
       if (!slot->ready && (slot->waiters.empty() || slot->background))
         stop(*slot, steady_clock::now());  // no request wants this load
     }
@@ -362,6 +386,8 @@ class WorkerFleet final : public Fleet {
     slot->stamp = file_stamp(entry.path);
     slot->draining = false;
     slot->unloaded = false;
+    slot->opened = false;
+    slot->unused_since.reset();
     slot->background =
         !slot->preloaded && !slot->askers.empty() && std::ranges::all_of(slot->askers, &Asker::background);
     slot->began = steady_clock::now();
@@ -412,6 +438,7 @@ class WorkerFleet final : public Fleet {
     // The client is in the middle of calling us: it goes when it has returned.
     if (slot->client) asio::post(io_, [dead = std::shared_ptr<WorkerClient>(std::move(slot->client))] {});
     slot->ready = false;
+    close(*slot);
     const bool was_background = std::exchange(slot->background, false);
     governor_.gone(slot->id);
     look_soon();
@@ -538,6 +565,7 @@ class WorkerFleet final : public Fleet {
     if (draining_) return;
     Governor::Step step = memory_.decide(steady_clock::now(), uses());
     for (Governor::Action& action : step.actions) act(action);
+    open_or_close();
     if (!step.actions.empty()) look_soon();
     if (!step.look_again) {
       look_timer_.cancel();
@@ -548,11 +576,31 @@ class WorkerFleet final : public Fleet {
       if (!error && !alive.expired()) look();
     });
   }
+  // Engines are open to the watcher while nobody waits for memory that they could give.
+  void open_or_close() {
+    if (watcher_ == nullptr) return;
+    const bool wanted = governor_.anybody_waits();
+    for (const auto& slot : slots_) {
+      if (!slot->client || !slot->ready) continue;
+      if (wanted && !slot->is_pinned()) {
+        close(*slot);
+        continue;
+      }
+      const bool ends = slot->draining || governor_.held(slot->id) || governor_.is_unwanted(slot->id);
+      if (slot->opened || ends || !slot->client->accepting()) continue;
+      slot->opened = true;
+      watcher_->engine_opens(slot->entry.id, slot->backend, slot->id);
+    }
+  }
+  void close(Slot& slot) {
+    if (std::exchange(slot.opened, false) && watcher_ != nullptr)
+      watcher_->engine_closes(slot.entry.id, slot.backend);
+  }
   static Governor::Id id_of(const std::shared_ptr<Slot>& slot) { return slot->id; }
   std::vector<Governor::Use> uses() const {
     std::vector<Governor::Use> out;
     for (const auto& slot : slots_)
-      if (slot->client && slot->ready) out.push_back({slot->id, slot->client->idle_since()});
+      if (slot->client && slot->ready) out.push_back({slot->id, idle_since(*slot)});
     return out;
   }
   void act(Governor::Action& action) {
@@ -573,14 +621,17 @@ class WorkerFleet final : public Fleet {
       case Governor::Action::Kind::end:
         spdlog::info("engine ends: {} | model={} backend={}", action.why, slot.entry.id, slot.backend);
         slot.draining = true;
+        close(slot);
         if (slot.background)  // else follow() would start it again for them
           answer_all(slot, fail(ErrorCode::insufficient_memory, "The load gave way: " + action.why + "."));
         return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::hold:
         spdlog::info("engine ends after its answers: {} | model={} backend={}", action.why, slot.entry.id,
                      slot.backend);
+        close(slot);
         return;
       case Governor::Action::Kind::release:
+        if (!slot.waiters.empty()) slot.unused_since.reset();
         if (slot.ready && slot.client->accepting()) answer_all(slot, slot.client.get());
         return;
     }
@@ -589,6 +640,7 @@ class WorkerFleet final : public Fleet {
   void stop(Slot& slot, TimePoint deadline) {
     governor_.ending(slot.id, steady_clock::now(), deadline);
     slot.draining = true;
+    close(slot);
     slot.timer.cancel();
     slot.room.reset();
     answer_all(slot, fail(ErrorCode::shutting_down, "The engine is shutting down."));
@@ -624,6 +676,7 @@ class WorkerFleet final : public Fleet {
   std::vector<std::shared_ptr<Slot>> retired_;  // of models that a reload changed, until their workers ended
   bool draining_ = false;
   std::function<void()> drained_;
+  Watcher* watcher_ = nullptr;
   asio::steady_timer drain_timer_, look_timer_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -698,6 +698,30 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   return place;
 }
 
+void Predictor::keeps(std::string_view model, const EngineState& engine, const PromptPrint& print,
+                      double computed) {
+  Model* const known = model_of(model);
+  if (known == nullptr) return;
+  Engine& at = engine_of(*known, engine.backend, device_group(engine.backend) == nullptr);
+  Query query;
+  query.model = model;
+  query.engines = {&engine, 1};
+  look_at(at, query);
+  if (!at.loaded) return;
+  at.prefixes.written += static_cast<std::uint64_t>(computed * static_cast<double>(print.bytes));
+  prefixes_.computed(at.prefixes, print);
+}
+
+std::optional<double> Predictor::prefill_time(std::string_view model, std::string_view backend,
+                                              std::uint32_t tokens) const {
+  const auto known = models_.find(model);
+  if (known == models_.end()) return std::nullopt;
+  const auto engine = known->second->engines.find(backend);
+  if (engine == known->second->engines.end() || !engine->second->model.knows_prefill()) return std::nullopt;
+  const double n = tokens;
+  return engine->second->model.prefill({n, pairs_of(n, 0), 0});
+}
+
 Predictor::Place& Predictor::Place::operator=(Place&& other) noexcept {
   if (this == &other) return *this;
   leave();

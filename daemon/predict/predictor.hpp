@@ -202,6 +202,14 @@ class Predictor {
   // target is an upstream, or too many models or apps are known.
   Place enter(const Entering& entering);
 
+  // The model's engine keeps the prefix that the print is of; `computed`: the share of it that was not there
+  // before. Nothing is learned of its speed.
+  void keeps(std::string_view model, const EngineState& engine, const PromptPrint& print, double computed);
+  // Seconds that the engine takes for so many tokens at the beginning of a prompt, alone. nullopt: nobody
+  // knows.
+  std::optional<double> prefill_time(std::string_view model, std::string_view backend,
+                                     std::uint32_t tokens) const;
+
   // Fits the coefficients to what answers have shown since. Predictions do so, too; the caller does it once
   // the tokens that taught it are on their way, since a fit takes longer than a prediction.
   void learn();

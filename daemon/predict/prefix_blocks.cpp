@@ -53,13 +53,33 @@ std::uint64_t common_bytes(const PromptPrint& a, const PromptPrint& b) noexcept 
   return alike * kBlockBytes;
 }
 
+namespace {
+
+void take_member(Chain& chain, std::string_view key, JsonView value) {
+  chain.take(key);
+  chain.take("\xff");  // no byte of a text
+  chain.take(value.is_string() ? value.text() : value.bytes());
+  chain.take("\xff");
+}
+
+// A message of a chat, so that one whose content goes on begins as it did: without the sizes of its parts, and
+// its role first, wherever the client wrote it.
+void take_message(Chain& chain, JsonView message) {
+  if (!message.is_object()) return chain.take(message.bytes());
+  if (const JsonView role = message.find("role")) take_member(chain, "role", role);
+  for (const auto& [key, value] : message.members())
+    if (key != "role") take_member(chain, key, value);
+}
+
+}  // namespace
+
 PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash& hash) {
   PromptPrint out;
   Chain chain(app, hash, out);
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) {
     if (const JsonView tools = chat->tools.view()) chain.take(tools.bytes());
     if (const JsonView messages = chat->messages.view(); messages.is_array())
-      for (const auto& message : messages.members()) chain.take(message.value.bytes());
+      for (const auto& message : messages.members()) take_message(chain, message.value);
   } else if (const auto* text = std::get_if<TextPrompt>(&prompt)) {
     chain.take(text->text);
   } else if (const auto* infill = std::get_if<InfillPrompt>(&prompt)) {

@@ -27,7 +27,8 @@ struct PromptPrint {
   std::uint32_t tokens = 0;  // 0: not known
   std::vector<std::uint64_t> blocks = {};
 };
-// Of a chat: its tools and messages one after the other, so that a chat that goes on begins as it did.
+// Of a chat: its tools and messages one after the other, so that a chat that goes on begins as it did, and so
+// does one whose message goes on.
 PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash& hash);
 
 // Bytes that both begin with, in whole blocks.

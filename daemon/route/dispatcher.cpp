@@ -10,6 +10,7 @@
 #include <boost/asio/post.hpp>
 
 #include "daemon/route/dispatcher_impl.hpp"
+#include "daemon/route/engine_state.hpp"
 #include "daemon/route/meter.hpp"
 #include "daemon/route/possible_targets.hpp"
 #include "daemon/route/running_job.hpp"
@@ -27,6 +28,8 @@ Now now() {
   return {std::chrono::duration_cast<std::chrono::milliseconds>(steady).count(), std::time(nullptr)};
 }
 
+}  // namespace
+
 predict::EngineState state_of(const fleet::WorkerStatus& worker) {
   const std::uint64_t block = graph::KvLayout{}.block_size;
   return {worker.backend,
@@ -38,8 +41,6 @@ predict::EngineState state_of(const fleet::WorkerStatus& worker) {
           worker.info.digest,
           worker.state == fleet::WorkerState::starting && !worker.ending && worker.account_bytes > 0};
 }
-
-}  // namespace
 
 std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree) {
   std::vector<predict::ProfileTarget> out;
@@ -68,9 +69,10 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
       journal(usage_journal),
       turns(std::make_shared<Turns>([] { return now().steady_ms; })),
       predictor(KeyedHash::random(), device_groups(fleet.memory())),
-      people(std::make_shared<People>(device_groups(fleet.memory()), [&workers](const People::Kinds& kinds) {
-        workers.hold_yielding(kinds);
-      })) {
+      people(std::make_shared<People>(
+          device_groups(fleet.memory()),
+          [&workers](const People::Kinds& kinds) { workers.hold_yielding(kinds); })),
+      kept(io, fleet, predictor) {
   for (const auto& [key, used] : journal.usage().days())
     app_limits.restore(key.first, key.second, used.charged_tokens());
   for (const auto& [app, day] : journal.usage().lost()) app_limits.lose(app, day);
@@ -294,7 +296,15 @@ Dispatcher::Dispatcher(asio::io_context& io, fleet::Fleet& fleet, policy::Facts 
                        metrics::Metrics& metrics, usage::Journal& journal)
     : impl_(std::make_shared<Impl>(io, fleet, std::move(hardware), metrics, journal)) {}
 Dispatcher::~Dispatcher() {
+  impl_->kept.stop();
   std::exchange(impl_->retired, {}).clear();
+}
+
+void Dispatcher::keep(std::vector<KeptWish> wishes) {
+  impl_->kept.want(std::move(wishes));
+}
+const KeptPrefixes& Dispatcher::kept() const noexcept {
+  return impl_->kept;
 }
 
 void Dispatcher::set_limits(DispatchLimits limits) noexcept {

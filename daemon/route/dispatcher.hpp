@@ -20,6 +20,7 @@
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/metrics/metrics.hpp"
 #include "daemon/route/facts.hpp"
+#include "daemon/route/kept_prefixes.hpp"
 #include "daemon/route/limits.hpp"
 #include "daemon/route/receipts.hpp"
 #include "daemon/route/slo.hpp"
@@ -153,6 +154,10 @@ class Dispatcher {
   // Decides at once about the request that was admitted; engines are asked later, from the io_context.
   // Failures arrive at the observer.
   std::shared_ptr<Job> submit(JobSpec spec, Admission admission, std::weak_ptr<JobObserver> observer);
+
+  // The prefixes that engines are to keep from now on: those of all manifests.
+  void keep(std::vector<KeptWish> wishes);
+  const KeptPrefixes& kept() const noexcept;
 
   // Decides without running: the facts as they are now, with `overrides` on top and what follows from
   // them.

@@ -18,6 +18,7 @@
 #include "daemon/predict/predictor.hpp"
 #include "daemon/route/background_load.hpp"
 #include "daemon/route/dispatcher.hpp"
+#include "daemon/route/kept_prefixes.hpp"
 #include "daemon/route/people.hpp"
 #include "daemon/route/receipt_writer.hpp"
 #include "daemon/route/slo_gate.hpp"
@@ -74,6 +75,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Limits app_limits;
   predict::Predictor predictor;
   const std::shared_ptr<People> people;
+  KeptPrefixes kept;
   SloGate slo_gate;
   BackgroundPace background_pace;
   std::uint64_t requests = 0;  // submitted so far

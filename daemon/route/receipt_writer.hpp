@@ -47,6 +47,13 @@ class ReceiptWriter {
     receipt_->attempts[row].outcome = std::move(outcome);
   }
 
+  void kept_prefixes(std::vector<KeptPrefixRecord> kept) { receipt_->kept_prefixes = std::move(kept); }
+  // An answer is done whose prompt begins with a kept prefix.
+  void began_with(const std::string& kept, std::uint32_t tokens) {
+    if (tokens < receipt_->kept_prefix_tokens) return;
+    receipt_->kept_prefix = kept;
+    receipt_->kept_prefix_tokens = tokens;
+  }
   // An answer is done: adds what its constraint took in the engine.
   void constrained(const Timings& timings);
   void used(const Usage& usage) { receipt_->usage = usage; }

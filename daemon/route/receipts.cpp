@@ -27,6 +27,21 @@ nlohmann::json to_json(const ConstraintRecord& constraint) {
           {"mask_us", constraint.mask_us}};
 }
 
+nlohmann::json to_json(const KeptPrefixRecord& kept) {
+  nlohmann::json out{{"name", kept.name},
+                     {"model", kept.model},
+                     {"state", to_string(kept.state)},
+                     {"tokens", kept.tokens},
+                     {"tokens_in_memory", kept.tokens_in_memory},
+                     {"tokens_on_disk", kept.tokens_on_disk},
+                     {"uses", kept.uses},
+                     {"saved_tokens", kept.saved_tokens}};
+  if (!kept.backend.empty()) out["engine"] = kept.backend;
+  if (!kept.why.empty()) out["reason"] = kept.why;
+  if (kept.saved_ms >= 0) out["saved_ms"] = kept.saved_ms;
+  return out;
+}
+
 nlohmann::json to_json(const Receipt& r) {
   nlohmann::json out = policy::receipt(r.decision, r.facts);
   out["request_id"] = r.request_id;
@@ -54,6 +69,8 @@ nlohmann::json to_json(const Receipt& r) {
         {{"after_ms", again.after_ms}, {"from", again.from}, {"to", again.to}, {"why", again.why}});
   if (const std::string let_through = let_through_text(r.facts); !let_through.empty())
     out["let_through"] = let_through;
+  for (const KeptPrefixRecord& kept : r.kept_prefixes) out["kept_prefixes"].push_back(to_json(kept));
+  if (!r.kept_prefix.empty()) out["kept_prefix"] = {{"name", r.kept_prefix}, {"tokens", r.kept_prefix_tokens}};
   if (!r.background_load.empty()) out["background_load"] = r.background_load;
   if (!r.head_start.empty()) out["head_start"] = r.head_start;
   if (r.refused) out["refused"] = refusal_json(*r.refused);

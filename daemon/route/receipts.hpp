@@ -15,6 +15,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "backends/backend.hpp"
+#include "daemon/route/kept_prefixes.hpp"
 #include "daemon/route/run_state.hpp"
 #include "daemon/route/turns.hpp"
 #include "policy/decide.hpp"
@@ -68,6 +69,10 @@ struct RequestRecord {
   std::vector<AttemptRecord> attempts;
   std::vector<EngineRecord> engines = {};  // each one once, in the order of the attempts that began
   std::vector<Redecision> redecisions;     // every move, and the latest of several in a row that stayed
+  // The app's kept prefixes of the model, at the engine that a request began on last, as they were then.
+  std::vector<KeptPrefixRecord> kept_prefixes = {};
+  std::string kept_prefix = {};         // the one of them that the prompt begins with; "": none
+  std::uint32_t kept_prefix_tokens = 0; // cached tokens of the prompt that are its
   std::string background_load = {};        // that it began, or would begin (background_load_text()); "": none
   std::string head_start = {};  // its answer began elsewhere while the chosen engine loaded, or would; "": no
   RunState state;
@@ -90,6 +95,8 @@ struct Receipt : RequestRecord {
 
 nlohmann::json to_json(const EngineRecord& engine);
 nlohmann::json to_json(const ConstraintRecord& constraint);
+// Without the app.
+nlohmann::json to_json(const KeptPrefixRecord& kept);
 nlohmann::json to_json(const Receipt& receipt);
 nlohmann::json refusal_json(const Error& refused);  // its code and message
 

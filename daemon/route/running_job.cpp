@@ -569,6 +569,8 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   const std::string& engine = choice.attempt.target().backend;
   if (!receipt_.knows_engine(engine, backend.info()))
     receipt_.engine(engine_record(engine, backend.info(), spec_));
+  if (!spec_.app.keep.empty())
+    receipt_.kept_prefixes(dispatcher_->kept.records_at(spec_.app.id, spec_.model.id, choice.placed_at));
   choice.predicted.began(Clock::now());
   choice.people = people_at(choice.attempt.target());
   auto ticket =
@@ -585,6 +587,7 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   choice.begun = true;
   choice.context = backend.info().context_length;
   dispatcher_->background_pace.served(spec_.model.id, choice.placed_at);
+  dispatcher_->kept.used(spec_.app.id, spec_.model.id, choice.placed_at);
 }
 
 bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event) {
@@ -626,6 +629,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   bill_.done(index, done.usage);
   receipt_.used(bill_.usage());
   receipt_.constrained(done.timings);
+  if (!done.kept.empty()) receipt_.began_with(done.kept, done.kept_tokens);
   receipt_.attempt_ended(choice.record, RunState::Kind::done);
   choice.place.settle(done.usage.prompt_tokens -
                       std::min(done.usage.cached_tokens, done.usage.prompt_tokens));

@@ -9,7 +9,7 @@
 namespace flyball::api::native {
 namespace {
 
-enum RouteId : std::uint8_t { kHealthz, kReadyz, kMetrics, kExplain, kReceipt, kEngines, kLoad, kUnload };
+enum RouteId : std::uint8_t { kHealthz, kReadyz, kMetrics, kExplain, kReceipt, kEngines, kPrefixes, kLoad, kUnload };
 
 constexpr std::array kRoutes{
     Route{"GET", "/healthz", Access::open, BodyType::none, kObserve, false, kHealthz},
@@ -19,6 +19,7 @@ constexpr std::array kRoutes{
     Route{"POST", "/v1/route/explain", Access::app, BodyType::json, "explain", false, kExplain},
     Route{"GET", "/v1/route/receipts/", Access::app, BodyType::none, "receipt", false, kReceipt},
     Route{"GET", "/v1/engines", Access::operator_only, BodyType::none, kObserve, false, kEngines},
+    Route{"GET", "/v1/prefixes", Access::viewer, BodyType::none, kObserve, false, kPrefixes},
     Route{"POST", "/v1/engines/load", Access::operator_only, BodyType::json, "load", true, kLoad},
     Route{"POST", "/v1/engines/unload", Access::operator_only, BodyType::json, "unload", true, kUnload},
 };
@@ -44,6 +45,8 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
     }
     case kEngines:
       return ListEngines{};
+    case kPrefixes:
+      return ListPrefixes{};
     case kLoad:
     case kUnload: {
       auto asked = parse_model_and_engine(request.body);

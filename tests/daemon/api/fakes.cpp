@@ -106,6 +106,18 @@ bool FakeBackend::step(Running& r) {
     return false;
   };
   if (r.script.fail_after && r.sent + r.echoed == *r.script.fail_after) return end(r.script.error);
+  if (r.request.wanted == Wanted::kept_prefix) {
+    std::erase_if(kept, [&](const KeptPrefixState& one) {
+      return one.owner == r.request.owner && one.name == r.request.kept;
+    });
+    kept.push_back({.owner = r.request.owner,
+                    .name = r.request.kept,
+                    .tokens = kFakeKeptTokens,
+                    .tokens_in_memory = kFakeKeptTokens});
+    Done done;
+    done.usage.prompt_tokens = kFakeKeptTokens;
+    return end(done);
+  }
   if (r.request.wanted != Wanted::answer) {
     Delta delta;
     if (r.request.wanted == Wanted::prompt_text)
@@ -124,6 +136,8 @@ bool FakeBackend::step(Running& r) {
     done.reason = limit < r.script.tokens ? FinishReason::length : FinishReason::stop;
     done.usage = {kPromptTokens, r.next, 0};
     done.timings = {.queue_us = 10, .prefill_us = 20, .decode_us = 30};
+    done.kept = r.script.kept;
+    done.kept_tokens = r.script.kept.empty() ? 0 : 4;
     if (r.request.constraint) {
       done.timings.compile_us = kFakeCompileUs;
       done.timings.mask_us = kFakeMaskUs;

@@ -18,6 +18,8 @@
 
 namespace flyball::testing {
 
+// Tokens of every prefix that a fake engine keeps.
+inline constexpr std::uint32_t kFakeKeptTokens = 64;
 // Microseconds that a fake engine reports for a constraint in Done::timings.
 inline constexpr std::uint64_t kFakeCompileUs = 40, kFakeMaskUs = 500;
 
@@ -32,6 +34,7 @@ struct Script {
   std::optional<std::uint32_t> fail_after = {};  // tokens of this attempt, echoed ones too, then `error`
   Error error{ErrorCode::worker_died, "The engine process died.", {}, {}};
   std::optional<Error> refuse = {};  // start() itself fails
+  std::string kept = {};             // Done::kept; 4 tokens are of it
 };
 
 class FakeBackend final : public Backend {
@@ -43,6 +46,10 @@ class FakeBackend final : public Backend {
   BackendLoad load() const noexcept override;
   Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) override;
   void drain(TimePoint) override {}
+  std::vector<KeptPrefixState> kept_prefixes() const override { return kept; }
+  void drop_kept_prefix(const std::string& owner, const std::string& name) override {
+    dropped.emplace_back(owner, name);
+  }
 
   // For manual scripts: so many tokens of every running request, or of those that came first.
   void emit(std::uint32_t tokens, std::size_t sequences = SIZE_MAX);
@@ -50,6 +57,9 @@ class FakeBackend final : public Backend {
   std::function<Script(const CompletionRequest&)> script = [](const CompletionRequest&) { return Script{}; };
   // The answer to every request for a prompt alone.
   std::vector<Token> prompt{11, 12, 11, 999, 0, 1, 2};
+  // What it keeps, with all blocks in memory, until a test says otherwise.
+  std::vector<KeptPrefixState> kept;
+  std::vector<std::pair<std::string, std::string>> dropped;  // owner and name
   std::string prompt_text = "the \"prompt\"'s text";
   std::vector<CompletionRequest> started;
   bool keeps_started = true;  // false: `started` stays empty
@@ -78,6 +88,24 @@ class FakeFleet final : public fleet::Fleet {
   std::vector<std::string> preload_engines(const config::ModelEntry&) override { return {"cpu"}; }
   std::vector<std::string> engines() const override { return {"cpu", "vulkan"}; }
   fleet::MemoryStatus memory() override { return memory_status; }
+  void watch(Watcher* one) override { watcher = one; }
+  Backend* open_engine(const std::string& model, const std::string& id) override {
+    return opened_.contains(model + "/" + id) ? &backend(model, id) : nullptr;
+  }
+  std::vector<KeptPrefixState> kept_prefixes(const std::string& model, const std::string& id) const override {
+    const auto it = backends_.find(model + "/" + id);
+    return it == backends_.end() ? std::vector<KeptPrefixState>{} : it->second->kept_prefixes();
+  }
+  // To the watcher: the engine is ready, as this process; it ends or gives way.
+  void open(const std::string& model, const std::string& id, std::uint64_t process = 1) {
+    backend(model, id);
+    opened_.insert(model + "/" + id);
+    watcher->engine_opens(model, id, process);
+  }
+  void close(const std::string& model, const std::string& id) {
+    opened_.erase(model + "/" + id);
+    watcher->engine_closes(model, id);
+  }
   void drain(TimePoint, std::function<void()> drained) override;
 
   FakeBackend& backend(const std::string& model, const std::string& id);
@@ -92,8 +120,10 @@ class FakeFleet final : public fleet::Fleet {
   std::vector<Acquired> held;
   std::vector<std::string> acquired;
   std::vector<fleet::Asker> askers;
+  Watcher* watcher = nullptr;
 
  private:
+  std::set<std::string> opened_;  // "model/backend"
   boost::asio::io_context& io_;
   std::map<std::string, std::unique_ptr<FakeBackend>> backends_;
 };

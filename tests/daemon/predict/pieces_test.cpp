@@ -440,6 +440,15 @@ TEST(PrefixBlocks, OfAChatThatGoesOnBeginAsBefore) {
   for (std::size_t i = 0; i < one.blocks.size(); ++i) EXPECT_EQ(one.blocks[i], two.blocks[i]) << i;
 }
 
+TEST(PrefixBlocks, OfAChatWhoseLastMessageGoesOnBeginAsBefore) {
+  const std::string begin = R"([{"role":"user","content":")" + std::string(1000, 'x');
+  const PromptPrint one = chat(begin + R"("}])"), more = chat(begin + R"( and more"}])");
+  EXPECT_EQ(common_bytes(one, more), one.blocks.size() * kBlockBytes);
+  EXPECT_GE(one.blocks.size(), 3U);
+  const PromptPrint other = chat(R"([{"role":"system","content":")" + std::string(1000, 'x') + R"("}])");
+  EXPECT_EQ(common_bytes(one, other), 0U);
+}
+
 TEST(PrefixBlocks, OfADocumentWithAGapBeginWithTheTextBeforeIt) {
   const std::string before(3 * kBlockBytes, 'x');
   const auto with_gap = [&](const std::string& more, const char* after) {
