@@ -424,7 +424,8 @@ TEST_F(KeptInDaemon, AReloadReachesTheEngines) {
 // The first request after a load is predicted to find the prefix.
 TEST_F(KeptInDaemon, PredictionsCountAKeptPrefixAsCached) {
   const auto cached = [&](const Answer& answer) -> std::int64_t {
-    for (const json& target : receipt_of(answer).at("targets"))
+    const json receipt = receipt_of(answer);
+    for (const json& target : receipt.at("targets"))
       for (const json& fact : target.value("known", json::array()))
         if (target["backend"] == "cpu" && fact["name"] == "cached_tokens")
           return fact.at("value").get<std::int64_t>();
