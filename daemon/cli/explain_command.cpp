@@ -131,10 +131,33 @@ std::string outcome_text(const Json& receipt) {
   return out + "\n";
 }
 
+// The kept prefixes of the app, and the one that the prompt began with. "" for an app without any.
+std::string kept_prefixes_text(const Json& receipt) {
+  const Json& prefixes = member(receipt, "kept_prefixes");
+  if (!prefixes.is_array() || prefixes.empty()) return "";
+  std::string out = "\nkept prefixes\n";
+  for (const Json& prefix : prefixes) {
+    out += "  " + json_text(member(prefix, "name")) + ": " + json_text(member(prefix, "state"));
+    if (const Json& why = member(prefix, "reason"); why.is_string()) out += ", " + json_text(why);
+    if (const Json& tokens = member(prefix, "tokens"); tokens.is_number() && tokens != 0)
+      out += number(tokens, ", ", " tokens") + number(member(prefix, "tokens_in_memory"), ", ", " in memory") +
+             number(member(prefix, "tokens_on_disk"), ", ", " on the disk");
+    out += "\n";
+    if (const Json& uses = member(prefix, "uses"); uses.is_number() && uses != 0)
+      out += number(uses, "    requests that began with it before: ") +
+             number(member(prefix, "saved_tokens"), "; they did not compute ", " tokens") +
+             time(member(prefix, "saved_ms"), ", which take ", "") + "\n";
+  }
+  if (const Json& used = member(receipt, "kept_prefix"); used.is_object())
+    out += "  the prompt began with " + json_text(member(used, "name")) +
+           number(member(used, "tokens"), ": ", " of its tokens came from there") + "\n";
+  return out;
+}
+
 int print(const Json& receipt, bool json) {
   const std::string out = json ? receipt.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
                                : policy::explain_text(receipt) + ignored_fields_text(receipt) +
-                                     slo_text(receipt) + outcome_text(receipt);
+                                     slo_text(receipt) + outcome_text(receipt) + kept_prefixes_text(receipt);
   std::fputs(out.c_str(), stdout);
   return kOk;
 }

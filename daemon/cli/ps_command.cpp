@@ -42,6 +42,36 @@ std::string milliseconds(const Json& row, const char* key) {
   return number(row, key, [](double n) { return config::time_text(std::llround(std::min(n, 1e12) * 1000)); });
 }
 
+// The columns as wide as they must be.
+template <std::size_t N>
+std::string table(const std::vector<std::array<std::string, N>>& rows) {
+  std::array<std::size_t, N> width{};
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < N; ++i) width[i] = std::max(width[i], row[i].size());
+  std::string out;
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < N; ++i)
+      out += row[i] + (i + 1 < N ? std::string(width[i] - row[i].size() + 2, ' ') : "");
+    out += "\n";
+  }
+  return out;
+}
+
+std::string prefixes_table(const Json& prefixes) {
+  using Row = std::array<std::string, 9>;
+  std::vector<Row> rows{
+      {"app", "kept prefix", "model", "engine", "state", "tokens", "in memory", "on disk", "uses"}};
+  for (const Json& prefix : prefixes) {
+    const Json& engine = member(prefix, "engine");
+    rows.push_back({json_text(member(prefix, "app")), json_text(member(prefix, "name")),
+                    json_text(member(prefix, "model")), engine.is_string() ? json_text(engine) : "-",
+                    json_text(member(prefix, "state")), count(prefix, "tokens"),
+                    count(prefix, "tokens_in_memory"), count(prefix, "tokens_on_disk"),
+                    count(prefix, "uses")});
+  }
+  return table(rows);
+}
+
 std::string engines_table(const Json& engines) {
   using Row = std::array<std::string, 9>;
   std::vector<Row> rows{
@@ -62,16 +92,7 @@ std::string engines_table(const Json& engines) {
                                                : "") +
           "\n";
   }
-  std::array<std::size_t, std::tuple_size_v<Row>> width{};
-  for (const Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  std::string out;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      out += row[i] + (i + 1 < row.size() ? std::string(width[i] - row[i].size() + 2, ' ') : "");
-    out += "\n";
-  }
-  return out + troubles;
+  return table(rows) + troubles;
 }
 
 int ps(const PsOptions& options) {
@@ -98,6 +119,10 @@ int ps(const PsOptions& options) {
              (member(pool, "name") == "machine" ? "this machine" : json_text(member(pool, "name"))) +
              ": engines hold " + size(pool, "accounted_bytes") + " of " + size(pool, "capacity_bytes") +
              ", " + size(pool, "free_bytes") + " are free for more\n";
+    // An older daemon has none.
+    const auto kept = ask_daemon(options.daemon, "/v1/prefixes", {}, kPsTimeout);
+    const Json& prefixes = kept && kept->status == 200 ? member(kept->body, "prefixes") : member(body, "");
+    if (prefixes.is_array() && !prefixes.empty()) out += prefixes_table(prefixes);
   }
   return std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kIo : kOk;
 }

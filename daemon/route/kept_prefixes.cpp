@@ -115,6 +115,11 @@ KeptPrefixes::Engine* KeptPrefixes::find(std::string_view model, std::string_vie
   return it == engines_.end() ? nullptr : it->get();
 }
 
+KeptPrefixes::Engine& KeptPrefixes::engine_of(const std::string& model, const std::string& backend) {
+  if (Engine* const known = find(model, backend)) return *known;
+  return *engines_.emplace_back(std::make_unique<Engine>(Engine{.model = model, .backend = backend}));
+}
+
 KeptPrefixes::Row* KeptPrefixes::row_of(Engine& engine, std::string_view app,
                                         std::string_view name) noexcept {
   const auto it = std::ranges::find_if(engine.rows, [&](const Row& row) {
@@ -194,8 +199,14 @@ void KeptPrefixes::drop_unwanted(Engine& engine) {
 }
 
 void KeptPrefixes::used(const std::string& app, const std::string& model, const std::string& backend) {
-  Engine* const engine = find(model, backend);
-  if (engine == nullptr || engine->rows.empty()) return;
+  const bool has_any = std::ranges::any_of(
+      wanted_, [&](const auto& wanted) { return wanted->wish.app == app && wanted->wish.model == model; });
+  Engine* engine = find(model, backend);
+  if (engine == nullptr || !engine->open) {  // a request that waited for the load is the first to have it
+    if (has_any) engine_of(model, backend).used_by.insert(app);
+    return;
+  }
+  if (engine->rows.empty()) return;
   const TimePoint now = Clock::now();
   const bool tells = now - engine->told_at >= kSettled;
   const bool asks = tells || std::ranges::any_of(engine->rows, [&](const Row& row) {
@@ -220,25 +231,25 @@ void KeptPrefixes::used(const std::string& app, const std::string& model, const 
 // ---- engines ----------------------------------------------------------------------------------------------
 
 void KeptPrefixes::engine_opens(const std::string& model, const std::string& backend, std::uint64_t process) {
-  Engine* engine = find(model, backend);
-  if (engine == nullptr)
-    engine =
-        engines_.emplace_back(std::make_unique<Engine>(Engine{.model = model, .backend = backend})).get();
-  engine->open = true;
-  if (engine->process != process) {
-    engine->process = process;
-    engine->unwanted.clear();
-    engine->rests_until = {};
-    for (Row& row : engine->rows) {
+  Engine& engine = engine_of(model, backend);
+  engine.open = true;
+  if (engine.process != process) {
+    engine.process = process;
+    engine.unwanted.clear();
+    engine.rests_until = {};
+    for (Row& row : engine.rows) {
       if (row.deaths >= kMostDeaths) continue;
       row = {.wanted = row.wanted,
              .due = row.wanted->wish.compute == config::KeptPrefix::Compute::load,
              .deaths = row.deaths};
     }
   }
-  fill(*engine);
-  drop_unwanted(*engine);
-  go_on(*engine);
+  fill(engine);
+  for (Row& row : engine.rows)
+    row.due |= row.state == KeptState::waiting && engine.used_by.contains(row.wanted->wish.app);
+  engine.used_by.clear();
+  drop_unwanted(engine);
+  go_on(engine);
 }
 
 void KeptPrefixes::engine_closes(const std::string& model, const std::string& backend) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -118,11 +119,13 @@ class KeptPrefixes final : public fleet::Fleet::Watcher {
     std::uint64_t attempt = 0;                                       // the one that runs; 0: none does
     std::string computing = {};                                      // its prefix, of the app last_app
     Ticket ticket = {};
-    std::string last_app = {};  // whose turn was last
-    TimePoint rests_until{};    // it refused a prefix for a reason that passes
-    TimePoint told_at{};        // when the predictor heard last what it keeps
+    std::set<std::string, std::less<>> used_by = {};  // apps, while it was not open
+    std::string last_app = {};                        // whose turn was last
+    TimePoint rests_until{};                          // it refused a prefix for a reason that passes
+    TimePoint told_at{};                              // when the predictor heard last what it keeps
   };
 
+  Engine& engine_of(const std::string& model, const std::string& backend);
   Engine* find(std::string_view model, std::string_view backend) const noexcept;
   static Row* row_of(Engine& engine, std::string_view app, std::string_view name) noexcept;
   void fill(Engine& engine);

@@ -118,6 +118,14 @@ TEST_F(Keeper, OneForTheFirstUseWaitsForARequestOfItsApp) {
   EXPECT_EQ(asked().size(), 1U) << "it is kept";
 }
 
+TEST_F(Keeper, TheRequestThatLoadedTheEngineIsAFirstUse) {
+  kept.want({wish("a", "rules", "text", Compute::first_use), wish("b", "rules", "text", Compute::first_use)});
+  kept.used("a", "demo", "cpu");
+  fleet.open("demo", "cpu");
+  run();
+  EXPECT_THAT(asked(), ElementsAre("a/rules"));
+}
+
 TEST_F(Keeper, AReloadAsksForChangedTextsAndDropsWhatIsGone) {
   fleet.open("demo", "cpu");
   const KeptWish same = wish("a", "same");
