@@ -23,6 +23,7 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/engine_need.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/kept_tokens.hpp"
 #include "daemon/settings/config_files.hpp"
 #include "daemon/store/database.hpp"
 #include "policy/reach.hpp"
@@ -198,6 +199,9 @@ int check(const CheckOptions& options) {
     const std::string folder = options.apps.empty() ? config->apps_dir.string() : options.apps;
     if (apps && config) {
       findings.errors(config::cross_check(*config, *apps));
+      const KeptFindings kept = check_kept_prefixes(*config, *apps, files);
+      findings.errors(kept.errors);
+      findings.warnings(kept.warnings);
       findings.warnings(unreachable_apps(*config, *apps, folder));
       findings.warnings(unattainable_apps(*config, *apps, files, hardware));
     }

@@ -25,6 +25,7 @@
 #include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/kept_tokens.hpp"
 #include "daemon/cli/machine_pools.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
@@ -40,6 +41,7 @@ struct InspectOptions {
   std::string kv_type = "f16";
   std::vector<std::string> devices;
   std::vector<std::string> pools;  // as pool_argument() writes them
+  bool prefixes = false;  // answer_kept_tokens()
 };
 
 // What one OpenCL device would hold.
@@ -306,6 +308,10 @@ int inspect(const InspectOptions& options) {
     return exit_code_for(error);
   };
   if (!file) return refuse(file.error());
+  if (options.prefixes) {
+    const auto context = graph::serving_context(options.context, (*file)->config());
+    return context ? answer_kept_tokens(**file, *context) : refuse(context.error());
+  }
   const auto report = make_report(**file, options);
   if (!report) return refuse(report.error());
   if (options.json) {
@@ -342,6 +348,7 @@ void add_inspect_command(CLI::App& app, int& exit_code) {
           "layers are split")
       ->allow_extra_args(false);
   command->add_option("--pool", options->pools)->allow_extra_args(false)->group("");  // `models find` asks so
+  command->add_flag("--prefixes", options->prefixes)->group("");                    // `check` asks so
   command->footer(
       "Examples:\n"
       "  flyball inspect model.gguf\n"

@@ -278,6 +278,7 @@ class EngineWork {
   void keep_step_budgets(const Asked& asked, const EngineModel& model, Ahead& out) const;
 
   Group* group_;
+  bool yields_ = false;
   std::vector<Open> open_;                                          // in order of arrival, and so of ids
   std::vector<std::unique_ptr<Stay>> stays_;                        // the same
   std::unordered_map<const AnswerLength*, std::uint32_t> numbers_;  // apps that have been here

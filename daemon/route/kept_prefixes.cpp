@@ -1,6 +1,7 @@
 #include "daemon/route/kept_prefixes.hpp"
 
 #include <algorithm>
+#include <array>
 #include <variant>
 
 #include <spdlog/spdlog.h>
@@ -14,6 +15,10 @@ namespace {
 
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
+
+constexpr std::array<std::string_view, 6> kStates{"not_loaded", "waiting",     "computing",
+                                                  "kept",       "partly_kept", "failed"};
+static_assert(kStates.size() == static_cast<std::size_t>(KeptState::failed) + 1);
 
 // A prefix under which an engine has died so often is suspect: it is not computed again before a reload.
 constexpr std::uint32_t kMostDeaths = 2;
@@ -61,21 +66,13 @@ bool is_whole(const KeptPrefixState& state) noexcept {
 }  // namespace
 
 std::string_view to_string(KeptState state) noexcept {
-  switch (state) {
-    case KeptState::not_loaded:
-      return "not_loaded";
-    case KeptState::waiting:
-      return "waiting";
-    case KeptState::computing:
-      return "computing";
-    case KeptState::kept:
-      return "kept";
-    case KeptState::partly_kept:
-      return "partly_kept";
-    case KeptState::failed:
-      break;
-  }
-  return "failed";
+  return kStates[static_cast<std::size_t>(state)];
+}
+
+std::optional<KeptState> kept_state_from(std::string_view text) noexcept {
+  const auto it = std::ranges::find(kStates, text);
+  if (it == kStates.end()) return std::nullopt;
+  return static_cast<KeptState>(it - kStates.begin());
 }
 
 // Where the engine's answer to one attempt arrives.

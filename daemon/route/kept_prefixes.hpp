@@ -49,6 +49,7 @@ enum class KeptState : std::uint8_t {
   failed,
 };
 std::string_view to_string(KeptState state) noexcept;  // "not_loaded"
+std::optional<KeptState> kept_state_from(std::string_view text) noexcept;
 
 // A prefix at one engine, for receipts and lists.
 struct KeptPrefixRecord {

@@ -23,14 +23,14 @@ constexpr std::string_view kPutRecord =
     "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
     "policy, redecisions, background_load, ignored_fields, engines, answer_constraint, "
-    "tools_in_system_message, head_start) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-    "?, ?, ?, ?, ?, ?, ?, ?)";
+    "tools_in_system_message, head_start, kept_prefixes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 // Both begin with what read_row() takes.
 const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
     "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, redecisions, "
     "background_load, ignored_fields, e.engines, answer_constraint, tools_in_system_message, "
-    "head_start, d.facts, f.facts, ";
+    "head_start, kept_prefixes, d.facts, f.facts, ";
 constexpr std::string_view kFromRecords =
     "FROM decisions d JOIN decision_frames f ON f.digest = frame "
     "LEFT JOIN decision_engines e ON e.digest = d.engines ";
@@ -39,7 +39,7 @@ const std::string kEachSince =
 const std::string kOne = kSelectRow + "p.file, p.text " + std::string(kFromRecords) +
                          "JOIN decision_policies p ON p.digest = policy "
                          "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
-constexpr std::size_t kDelta = 24, kFrameFacts = 25, kFrame = 26, kPolicyFile = 26, kPolicyText = 27;
+constexpr std::size_t kDelta = 25, kFrameFacts = 26, kFrame = 27, kPolicyFile = 27, kPolicyText = 28;
 
 // What the writer's thread puts down. Shares with the daemon's what neither changes.
 struct Row {
@@ -167,6 +167,48 @@ std::optional<ConstraintRecord> read_constraint(const std::string& kept) {
   return out;
 }
 
+// "" where there is none, as of apps that keep none.
+std::string kept_prefixes_text(const RequestRecord& request) {
+  if (request.kept_prefixes.empty()) return "";
+  json out{{"used", request.kept_prefix}, {"tokens", request.kept_prefix_tokens}};
+  for (const KeptPrefixRecord& kept : request.kept_prefixes) out["prefixes"].push_back(to_json(kept));
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void read_kept_prefixes(const std::string& kept, RequestRecord& request) {
+  if (kept.empty()) return;
+  const json object = json::parse(kept, nullptr, false);
+  const auto text = [](const json& of, const char* name) {
+    const auto it = of.find(name);
+    return it != of.end() && it->is_string() ? it->get<std::string>() : std::string();
+  };
+  const auto count = [](const json& of, const char* name) {
+    const auto it = of.find(name);
+    return it != of.end() && it->is_number_unsigned() ? it->get<std::uint64_t>() : 0;
+  };
+  if (!object.is_object() || !object.contains("prefixes") || !object["prefixes"].is_array()) return;
+  request.kept_prefix = text(object, "used");
+  request.kept_prefix_tokens = static_cast<std::uint32_t>(count(object, "tokens"));
+  for (const json& one : object["prefixes"]) {
+    const auto state = one.is_object() ? kept_state_from(text(one, "state")) : std::nullopt;
+    if (!state) continue;
+    request.kept_prefixes.push_back(
+        {.app = request.app,
+         .name = text(one, "name"),
+         .model = text(one, "model"),
+         .backend = text(one, "engine"),
+         .state = *state,
+         .why = text(one, "reason"),
+         .tokens = static_cast<std::uint32_t>(count(one, "tokens")),
+         .tokens_in_memory = static_cast<std::uint32_t>(count(one, "tokens_in_memory")),
+         .tokens_on_disk = static_cast<std::uint32_t>(count(one, "tokens_on_disk")),
+         .uses = count(one, "uses"),
+         .saved_tokens = count(one, "saved_tokens")});
+    if (const auto ms = one.find("saved_ms"); ms != one.end() && ms->is_number())
+      request.kept_prefixes.back().saved_ms = ms->get<double>();
+  }
+}
+
 std::uint32_t tokens(const store::Value& value) {
   return static_cast<std::uint32_t>(store::integer(value));
 }
@@ -199,6 +241,7 @@ Record read_row(store::Row row) {
   r.constraint = read_constraint(store::text(row[21]));
   r.tools_in_system_message = store::integer(row[22]) != 0;
   r.head_start = store::text(row[23]);
+  read_kept_prefixes(store::text(row[24]), r);
   return out;
 }
 
@@ -256,7 +299,8 @@ Result<void> put(store::Database& database, const Row& row) {
                                      engines_key,
                                      constraint_text(r.constraint),
                                      std::int64_t{r.tools_in_system_message},
-                                     r.head_start});
+                                     r.head_start,
+                                     kept_prefixes_text(r)});
   if (done && row.prunes) done = prune(database, r.created);
   return done;
 }

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -489,6 +490,122 @@ TEST_F(ABackgroundLoad, OfAnInvalidModelIsTheLastOne) {
   EXPECT_EQ(acquire("a", background()).error().code, ErrorCode::model_invalid);
   EXPECT_EQ(acquire("a").error().code, ErrorCode::model_invalid);
   EXPECT_EQ(loads("a"), 1);
+}
+
+// Work that must be in nobody's way: requests that a watcher starts at open engines.
+struct AWatcher : ABackgroundLoad, Fleet::Watcher {
+  void engine_opens(const std::string& id, const std::string&, std::uint64_t process) override {
+    events.push_back("opens " + id);
+    processes.push_back(process);
+  }
+  void engine_closes(const std::string& id, const std::string&) override {
+    events.push_back("closes " + id);
+    tickets.erase(id);
+  }
+  void start() {
+    make();
+    fleet->watch(this);
+  }
+  // Waits until the engine is open, and starts a request there that does not end by itself.
+  void work_at(const std::string& id) {
+    Backend* engine = nullptr;
+    ASSERT_TRUE(until([&] { return (engine = fleet->open_engine(id, "cpu")) != nullptr; }));
+    CompletionRequest request;
+    request.id = "watcher's, at " + id;
+    request.prompt = TokenPrompt{{1, 2, 3}};
+    auto ticket = engine->start(std::move(request), sink);
+    ASSERT_TRUE(ticket);
+    tickets[id] = std::move(*ticket);
+  }
+  void TearDown() override {
+    tickets.clear();
+    if (fleet) fleet->watch(nullptr);
+  }
+  std::vector<std::string> events;
+  std::vector<std::uint64_t> processes;
+  std::map<std::string, Ticket> tickets;
+  std::shared_ptr<RecordingSink> sink = std::make_shared<RecordingSink>();
+};
+
+TEST_F(AWatcher, HearsOfEveryLoadedEngineAndOfItsEnd) {
+  model("a", "need=10").preload = true;
+  start();
+  ASSERT_TRUE(until([&] { return !events.empty(); }));
+  ASSERT_NE(fleet->open_engine("a", "cpu"), nullptr);
+  EXPECT_EQ(fleet->open_engine("a", "vulkan"), nullptr);
+  kill(status_of("a").pid, SIGKILL);
+  ASSERT_TRUE(until([&] { return events.size() == 3; }));
+  EXPECT_EQ(events, (std::vector<std::string>{"opens a", "closes a", "opens a"}));
+  ASSERT_EQ(processes.size(), 2U);
+  EXPECT_NE(processes[0], processes[1]);
+}
+
+TEST_F(AWatcher, DelaysNoEviction) {
+  model("a", "need=60,tokens=1000000,delay_us=1000");
+  model("b", "need=60");
+  config.memory.turn = seconds(3600);  // an engine at work stays for others
+  start();
+  ASSERT_TRUE(acquire("a"));
+  work_at("a");
+  ASSERT_TRUE(until([&] { return sink->pushes > 0; }));
+  EXPECT_TRUE(status_of("a").idle) << "nobody has a request there";
+  ASSERT_TRUE(acquire("b"));
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+  EXPECT_EQ(events.at(1), "closes a");
+  EXPECT_EQ(fleet->memory().evictions, 1U);
+}
+
+TEST_F(AWatcher, GivesWayBehindTheLastRequestOfAnotherToo) {
+  model("a", "need=60,tokens=1000000,delay_us=1000");
+  model("b", "need=60");
+  config.memory.turn = seconds(3600);
+  start();
+  auto engine = acquire("a");
+  ASSERT_TRUE(engine);
+  work_at("a");
+  const auto request = std::make_shared<RecordingSink>();
+  CompletionRequest asked;
+  asked.id = "a client's";
+  asked.prompt = TokenPrompt{{1, 2, 3}};
+  engine = acquire("a");
+  ASSERT_TRUE(engine);
+  auto ticket = (*engine)->start(std::move(asked), request);
+  ASSERT_TRUE(ticket);
+  ASSERT_TRUE(until([&] { return request->pushes > 0; }));
+  EXPECT_FALSE(status_of("a").idle);
+  ticket->cancel();  // the watcher's request is left
+  ASSERT_TRUE(acquire("b"));
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+}
+
+TEST_F(AWatcher, IsNoUseOfASpareEngine) {
+  model("a", "need=60,tokens=1000000,delay_us=1000");
+  model("b", "need=60");
+  start();
+  ASSERT_TRUE(acquire("a", background()));
+  work_at("a");
+  ASSERT_TRUE(until([&] { return sink->pushes > 0; }));
+  EXPECT_TRUE(status_of("a").spare);
+  ASSERT_TRUE(acquire("b", {"bob", false, 0})) << "who may end no engine";
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+}
+
+TEST_F(AWatcher, DelaysNoUnloadAndNoDrain) {
+  model("a", "need=10,tokens=1000000,delay_us=1000");
+  model("b", "need=10,tokens=1000000,delay_us=1000");
+  start();
+  ASSERT_TRUE(acquire("a"));
+  ASSERT_TRUE(acquire("b"));
+  work_at("a");
+  work_at("b");
+  bool unloaded = false, drained = false;
+  fleet->unload("a", "", [&](Result<std::vector<std::string>> ended) { unloaded = ended.has_value(); });
+  ASSERT_TRUE(until([&] { return unloaded; }));
+  EXPECT_EQ(fleet->open_engine("a", "cpu"), nullptr);
+  EXPECT_TRUE(tickets.contains("b"));
+  fleet->drain(std::chrono::steady_clock::now() + std::chrono::hours(1), [&] { drained = true; });
+  EXPECT_FALSE(tickets.contains("b")) << "within the call";
+  ASSERT_TRUE(until([&] { return drained; }));
 }
 
 TEST_F(FleetMemoryTest, OfAGroupOneModelIsLoaded) {

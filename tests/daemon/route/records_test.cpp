@@ -482,6 +482,32 @@ TEST_F(Records, states_of_other_versions_are_read_as_they_stand) {
   }
 }
 
+TEST_F(Records, TheKeptPrefixesOfItsAppAreKept) {
+  const auto settings = settings_by(kPolicy);
+  route::Receipt receipt = decided(*settings->tree, "req-1", 5);
+  receipt.kept_prefixes = {{"alice", "rules", "demo", "cpu", route::KeptState::partly_kept, "", 64, 16, 32, 3, 150, 12.5},
+                           {"alice", "manual", "demo", "cpu", route::KeptState::failed, "It is \xff too long."}};
+  receipt.kept_prefix = "rules";
+  receipt.kept_prefix_tokens = 48;
+  {
+    store::Writer writer(open());
+    route::ReceiptStore(&writer).keep(receipt);
+  }
+  auto database = open();
+  const auto found = route::find_record(database, "req-1", "alice");
+  ASSERT_TRUE(found && *found);
+  const json shown = route::to_json(**found), told = route::to_json(receipt);
+  ASSERT_EQ(shown["kept_prefixes"].size(), 2U);
+  EXPECT_EQ(shown["kept_prefixes"][0], told["kept_prefixes"][0]);
+  EXPECT_EQ(shown["kept_prefixes"][1]["state"], "failed");
+  EXPECT_EQ(shown["kept_prefixes"][1]["reason"], "It is \uFFFD too long.");
+  EXPECT_EQ(shown["kept_prefix"], told["kept_prefix"]);
+  ASSERT_TRUE(database.run("UPDATE decisions SET kept_prefixes = ?", {std::string(R"({"prefixes":[7,{}]})")}));
+  const auto damaged = route::find_record(database, "req-1", "alice");
+  ASSERT_TRUE(damaged && *damaged);
+  EXPECT_FALSE(route::to_json(**damaged).contains("kept_prefixes"));
+}
+
 TEST_F(Records, RedecisionsTheBackgroundLoadIgnoredFieldsAndTheSettingsOfAProfileAreKept) {
   const auto settings = settings_by(kPolicy);
   route::Receipt receipt = decided(*settings->tree, "req-1", 5);
