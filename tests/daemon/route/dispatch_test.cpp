@@ -287,7 +287,8 @@ default: {because: b, use: [cpu]}
   later.send(long_prompt);
   EXPECT_EQ(later.answer().status, 200) << "decided by the policy without such a profile";
   EXPECT_EQ(rigged.cpu().started.size(), 2U);
-  own.emit(4);
+  own.emit(5);
+  waits.run();
   EXPECT_EQ(waits.answer().status, 200) << "the request from before the reload goes on";
 
   const auto receipt_of = [&](Wire& of) {
