@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/engine/prepare.hpp"
+#include "backends/graph/memory_plan.hpp"
 #include "backends/local/text_model.hpp"
 #include "config/app_models.hpp"
 #include "daemon/api/kept_prompt.hpp"
@@ -105,6 +106,7 @@ void check_prefixes_of(const config::ModelEntry& model, std::uint32_t context,
                             texts.front().kept->at});
     return;
   }
+  constexpr std::uint64_t block = graph::KvLayout{}.block_size;  // engines keep whole blocks
   std::vector<CountedPrefix> counted;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const KeptText& text = texts[i];
@@ -126,7 +128,7 @@ void check_prefixes_of(const config::ModelEntry& model, std::uint32_t context,
            prefix_name(text) + ": the model \"" + model.id + "\" cannot keep it: " + tokens.error().message,
            "keep." + text.kept->name, text.kept->at});
     else
-      counted.push_back({text, *tokens});
+      counted.push_back({text, *tokens / block * block});
   }
   std::uint64_t all = 0;
   for (std::size_t begin = 0, end = 0; begin < counted.size(); begin = end) {

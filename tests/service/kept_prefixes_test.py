@@ -112,7 +112,7 @@ class KeptPrefixesTest(SmallModelTest):
             daemon.wait_for_log("prefix not kept")
             checked = flyball("check", daemon.config)
             self.assertEqual(checked.returncode, 78, checked.stdout)
-            self.assertRegex(checked.stdout, r"example\.yaml:7:3: error: .*limits\.kv_tokens is 40")
+            self.assertRegex(checked.stdout, r"example\.yaml:8:3: error: .*limits\.kv_tokens is 40")
 
     def test_check_counts_a_prefix_that_leaves_no_context(self):
         with self.daemon(text=" ".join([RULES] * 30), preload="") as daemon:
