@@ -284,6 +284,8 @@ struct KeptPrefixState {
   std::string owner, name;
   std::uint32_t tokens = 0;
   std::uint32_t tokens_in_memory = 0, tokens_on_disk = 0;  // of them; some are in both places
+  std::uint32_t tokens_there =
+      0;  // leading ones, each in memory or on the disk: a prompt computes none of them
   std::uint64_t uses = 0;          // requests that began with it
   std::uint64_t saved_tokens = 0;  // that those requests did not compute, since they are its
 

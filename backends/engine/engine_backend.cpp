@@ -188,8 +188,9 @@ class Engine {
         return std::move(ok.error());
     }
     const Sequence::Scored scored = sequence->scored();
+    const bool spare = !sequence->kept().empty();
     if (auto ok = scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(),
-                                     sequence->most(), sequence->settings(), scored.from, scored.to});
+                                     sequence->most(), sequence->settings(), scored.from, scored.to, spare});
         !ok)
       return std::move(ok.error());
     if (behind) scheduler_.pause(sequence->id);
@@ -497,11 +498,11 @@ class Engine {
     shared_.preemptions = scheduler_.preemptions();
   }
 
-  // Soon where something has changed, and once when work has ended.
+  // Once in a while, and when work has ended that changed them.
   void tell_kept_prefixes(bool idle) {
     if (kept_.empty() && !kept_changed_) return;
     const TimePoint now = std::chrono::steady_clock::now();
-    if (!idle && now < kept_told_ + kKeptPrefixesTold) return;
+    if (now < kept_told_ + kKeptPrefixesTold && !(idle && kept_changed_)) return;
     try {
       const std::function<bool(const kv::ChainKey&)> on_disk = [this](const kv::ChainKey& key) {
         return cold_->knows(key);

@@ -72,9 +72,13 @@ std::vector<KeptPrefixState> KeptPrefixes::states(
   for (const auto& [key, prefix] : prefixes_) {
     KeptPrefixState state{key.first, key.second, static_cast<std::uint32_t>(prefix.tokens.size())};
     state.tokens_in_memory = kv.prefix_blocks(key.first, key.second) * block_size_;
-    if (on_disk)
-      state.tokens_on_disk =
-          static_cast<std::uint32_t>(std::ranges::count_if(prefix.keys, on_disk)) * block_size_;
+    std::uint32_t there = state.tokens_in_memory / block_size_;  // the first ones: an index has whole runs
+    for (std::uint32_t block = 0; on_disk && block < prefix.keys.size(); ++block) {
+      if (!on_disk(prefix.keys[block])) continue;
+      state.tokens_on_disk += block_size_;
+      if (block == there) ++there;
+    }
+    state.tokens_there = there * block_size_;
     state.uses = prefix.uses;
     state.saved_tokens = prefix.saved_tokens;
     all.push_back(std::move(state));

@@ -391,6 +391,7 @@ Result<PreparedRequest> prepare_kept(CompletionRequest request, const TextModel&
   out.kept = std::move(request.kept);
   out.kept_limit = request.kept_limit;
   out.settings = request.settings;
+  out.settings.place = config::QueuePlace::behind;
   return out;
 }
 

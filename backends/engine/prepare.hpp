@@ -81,8 +81,9 @@ std::string text_of(const std::vector<Token>& tokens, const text::Tokenizer& tok
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now,
                                 bool ends_reasoning = false);
 
-// Of a request for a kept prefix: its tokens are cut to whole blocks, and one token follows them, which is
-// computed so that they all are. Fails as prompt_tokens(); invalid_value: it has no whole block.
+// The same for a kept prefix: its tokens are cut to whole blocks, and one token follows them, which is
+// computed so that they all are; its place is `behind`. Fails as prompt_tokens(); invalid_value: it has no
+// whole block.
 Result<PreparedRequest> prepare_kept(CompletionRequest request, const TextModel& model,
                                      std::uint32_t block_size, std::int64_t now);
 

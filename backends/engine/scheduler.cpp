@@ -73,6 +73,7 @@ Result<void> Scheduler::submit(NewSequence sequence) {
   entry.tokens = std::move(sequence.tokens);
   entry.most = sequence.most;
   entry.settings = sequence.settings;
+  entry.spare = sequence.spare;
   entry.scored = sequence.score_from;
   entry.score_to = sequence.score_to;
   entries_.emplace(sequence.id, std::move(entry));
@@ -452,7 +453,8 @@ std::vector<Scheduler::Candidate> Scheduler::candidates() {
     if (!w.it->second.behind() && shares.guest(w.it->second.owner))
       w.presence = shares.of(w.it->second.owner);
   std::ranges::stable_sort(waiting, {}, [](const Candidate& w) {
-    return std::pair(w.presence, place_rank(w.it->second.settings.place));
+    const Entry& e = w.it->second;
+    return std::tuple(w.presence, e.spare, place_rank(e.settings.place));
   });
   return waiting;
 }
@@ -476,7 +478,7 @@ Scheduler::Candidate Scheduler::take_next(std::vector<Candidate>& waiting) {
 void Scheduler::count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting) const {
   const bool was_due = admitted.it->second.due();
   for (const Candidate& w : waiting) {
-    if (w.presence != admitted.presence && !w.it->second.behind()) continue;
+    if (w.it->second.spare || (w.presence != admitted.presence && !w.it->second.behind())) continue;
     if (w.it->first < admitted.it->first)
       ++w.it->second.overtaken;
     else if (was_due)
@@ -506,14 +508,15 @@ void Scheduler::admit_waiting() {
   }
 }
 
-// A paused one; for one that is not behind others the latest that is, but for the last of these: it goes on.
-// An only slot is given up, but by one that is due.
+// A spare one, then a paused one; for one that is not behind others the latest that is, but for the last of
+// these: it goes on. An only slot is given up, but by one that is due.
 Scheduler::Entries::iterator Scheduler::victim_for(const Entry& newcomer) {
   auto latest = entries_.end();
   std::uint32_t behind = 0;
   for (auto other = entries_.begin(); other != entries_.end(); ++other) {
     const Entry& o = other->second;
     if (!o.admitted || o.in_step || (!o.paused && !o.behind())) continue;
+    if (o.spare && !newcomer.spare) return other;
     if (!o.paused) ++behind;
     if (latest == entries_.end() || o.paused || !latest->second.paused) latest = other;
   }

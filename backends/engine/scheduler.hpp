@@ -62,6 +62,9 @@ struct NewSequence {
   // [score_from, score_to): positions whose rows of logits are wanted, in order and each once. They are all
   // from score_from on but the last known token, or none.
   std::uint32_t score_from = 0, score_to = 0;
+  // Nobody waits for it at all: it gives its slot to whoever has none, and has its turn when nobody else
+  // waits. Precondition: its place is `behind`.
+  bool spare = false;
 };
 
 // `n_tokens` known tokens of one sequence, from position `first_position` on.
@@ -172,6 +175,7 @@ class Scheduler {
     std::uint32_t most = 0;
     bool admitted = false;  // holds a slot and KV
     bool paused = false;
+    bool spare = false;
     bool in_step = false;
     bool fresh = false;             // admitted, nothing planned since
     std::uint32_t step_tokens = 0;  // of the step in flight

@@ -1,5 +1,6 @@
-// The tokens that all prompts which begin with a given one share. Found by two prompts that go on
-// differently, so that nothing is assumed of the model's template or of how its tokens meet.
+// Finds the tokens that prompts share which begin with a given one: two prompts go on differently, so that
+// nothing is assumed of the model's template. A prompt that merges its own first characters with the last
+// ones of the text shares a token or two less.
 #pragma once
 
 #include <array>

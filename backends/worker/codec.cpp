@@ -474,20 +474,24 @@ void put(WireWriter& w, const KeptPrefixes& kept) {
   for (const KeptPrefixState& s : kept.states) {
     w.bytes(s.owner);
     w.bytes(s.name);
-    for (const std::uint64_t v : {std::uint64_t{s.tokens}, std::uint64_t{s.tokens_in_memory},
-                                  std::uint64_t{s.tokens_on_disk}, s.uses, s.saved_tokens})
+    for (const std::uint64_t v :
+         {std::uint64_t{s.tokens}, std::uint64_t{s.tokens_in_memory}, std::uint64_t{s.tokens_on_disk},
+          std::uint64_t{s.tokens_there}, s.uses, s.saved_tokens})
       w.u64(v);
   }
 }
 KeptPrefixes get_kept_prefixes(WireReader& r) {
   KeptPrefixes kept;
-  kept.states.resize(r.count(kMaxKeptStates, 7, "kept prefixes"));
+  kept.states.resize(r.count(kMaxKeptStates, 8, "kept prefixes"));
   for (KeptPrefixState& s : kept.states) {
     s.owner = get_line(r, "owner");
     s.name = get_line(r, "kept prefix");
     s.tokens = r.u32("tokens");
     s.tokens_in_memory = r.u32("tokens in memory");
     s.tokens_on_disk = r.u32("tokens on disk");
+    s.tokens_there = r.u32("tokens there");
+    if (r.ok() && std::max({s.tokens_in_memory, s.tokens_on_disk, s.tokens_there}) > s.tokens)
+      r.refuse("kept prefix", "has more tokens there than it has");
     s.uses = r.u64(UINT64_MAX, "uses");
     s.saved_tokens = r.u64(UINT64_MAX, "saved tokens");
   }

@@ -2,7 +2,8 @@
 //   [varint kind][fields in the order below]
 // Both ends are the same binary; the version in hello catches a binary that was replaced in between.
 //   daemon: hello, then grant (once it was asked) | start | cancel | pause | resume | drop_prefix | hold |
-//   drain worker: hello, then loads (heartbeats), need_memory (waits for the grant), ready or failed,
+//           drain
+//   worker: hello, then loads (heartbeats), need_memory (waits for the grant), ready or failed,
 //           then loads, kept_prefixes (where they have changed) and events
 #pragma once
 

@@ -1,5 +1,8 @@
 #include "daemon/route/attempt.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+
 namespace flyball::route {
 namespace {
 
@@ -70,7 +73,10 @@ std::optional<Attempt::GiveUp> Attempt::starts_on(const std::string& digest) {
 }
 
 void Attempt::move_to(const policy::Target& target) {
-  while (targets_[at_] != &target) ++at_;
+  const auto next =
+      std::find(targets_.begin() + static_cast<std::ptrdiff_t>(at_) + 1, targets_.end(), &target);
+  if (next == targets_.end()) std::abort();
+  at_ = static_cast<std::size_t>(next - targets_.begin());
   ++attempts_;
   deaths_ = 0;
 }

@@ -259,22 +259,29 @@ void RunningJob::begin_choices() {
   });
 }
 
+TurnRequest RunningJob::turn_at(const policy::Target& target, std::size_t index, bool goes_on) const {
+  const config::AppManifest& app = spec_.app;
+  return {spec_.model.id,
+          target.backend,
+          spec_.model.max_sequences,
+          app.id,
+          app.weight() / 100.0,
+          static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])),
+          goes_on,
+          arrival_ + index,
+          is_behind(target)};
+}
+
 // The chosen engine loads the model while the answer is computed elsewhere.
 void RunningJob::wait_for_chosen() {
   if (over_ || !head_start_) return;
-  const config::AppManifest& app = spec_.app;
-  chosen_place_ = dispatcher_->turns->ask(
-      {spec_.model.id, head_start_->to->backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
-       static_cast<double>(estimated_tokens(spec_.prompts.front())), false, arrival_,
-       is_behind(*head_start_->to)},
-      [weak = weak_from_this()] {
-        if (const auto self = weak.lock()) self->chosen_turn();
-      });
+  chosen_place_ = dispatcher_->turns->ask(turn_at(*head_start_->to, 0, false), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->chosen_turn();
+  });
 }
 
 void RunningJob::chosen_turn() {
-  if (over_) return;
-  if (!head_start_) return acquire(0, choices_.front().ask);  // its engine failed, and it stands here instead
+  if (over_ || !head_start_) return;
   dispatcher_->fleet.acquire(spec_.model.id, head_start_->to->backend,
                              [weak = weak_from_this()](Result<Backend*> got) {
                                if (const auto self = weak.lock()) self->chosen_ready(std::move(got));
@@ -282,7 +289,16 @@ void RunningJob::chosen_turn() {
                              {spec_.app.id, spec_.app.limits.may_evict, spec_.app.limits.resident});
 }
 
-// Whether the answer, which is computed elsewhere, goes on at its chosen engine, which is ready.
+// The answer goes on without the chosen engine, or waits for it as any other would.
+void RunningJob::end_head_start(const std::string& why) {
+  if (!head_start_) return;
+  receipt_.head_start(head_start_->text() + "; " + why);
+  chosen_place_.settle(0);
+  chosen_place_ = {};
+  head_start_.reset();
+}
+
+// True where the answer, which is computed elsewhere, goes on at its chosen engine, which is ready.
 bool RunningJob::moves_to(const Backend& backend) {
   const Choice& choice = choices_.front();
   const BackendInfo& there = backend.info();
@@ -294,18 +310,13 @@ bool RunningJob::moves_to(const Backend& backend) {
 void RunningJob::chosen_ready(Result<Backend*> backend) {
   if (over_ || !head_start_) return;
   Choice& choice = choices_.front();
-  if (!backend || !moves_to(**backend)) {
-    receipt_.head_start(head_start_->text() + (backend ? "; it stays there, where it should end first"
-                                                       : "; it stays there: " + backend.error().message));
-    chosen_place_.settle(0);
-    chosen_place_ = {};
-    head_start_.reset();
-    return;
-  }
+  if (!backend) return end_head_start("it stays there: " + backend.error().message);
+  if (!moves_to(**backend)) return end_head_start("it stays there, where it should end first");
   const policy::Target& to = *std::exchange(head_start_, std::nullopt)->to;
   receipt_.attempt_ended(choice.record, RunState::Kind::moved);
   bill_.failed(0);
   if (!choice.begun) choice.place.settle(0);
+  choice.begun = false;
   retire(std::move(choice.ticket));
   choice.attempt.move_to(to);
   choice.place = std::move(chosen_place_);
@@ -475,26 +486,16 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
                                    static_cast<std::uint32_t>(choice.attempt.resume_tokens().size()));
   choice.ask = ++asks_;
   if (choice.place && choice.placed_at == backend) return acquire(index, choice.ask);
-  if (head_start_ && head_start_->to->backend == backend) {  // it stands in that line, or has its turn
-    choice.placed_at = backend;
-    choice.place = std::move(chosen_place_);
-    const bool waits = choice.place.in_line().has_value();
-    head_start_.reset();
-    if (!waits) acquire(index, choice.ask);
-    return;
-  }
-  const bool goes_on = choice.place && choice.begun;
+  if (head_start_ && head_start_->to->backend == backend)
+    end_head_start("the engine that it began at failed");
+  const bool goes_on = choice.place && (choice.begun || !choice.attempt.resume_tokens().empty());
   choice.placed_at = backend;
   // Its engine has a thread beside the steps for it: it need not wait until an answer ends.
   if (!spec_.wants_answer()) return acquire(index, choice.ask);
-  const config::AppManifest& app = spec_.app;
-  choice.place = dispatcher_->turns->ask(
-      {spec_.model.id, backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
-       static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])), goes_on, arrival_ + index,
-       is_behind(target)},
-      [weak = weak_from_this(), index, ask = choice.ask] {
-        if (const auto self = weak.lock()) self->acquire(index, ask);
-      });
+  choice.place = dispatcher_->turns->ask(turn_at(target, index, goes_on),
+                                         [weak = weak_from_this(), index, ask = choice.ask] {
+                                           if (const auto self = weak.lock()) self->acquire(index, ask);
+                                         });
 }
 
 // Its turn has come.
@@ -685,9 +686,8 @@ void RunningJob::finish(const RunState& state) {
   look_.cancel();
   deadline_.cancel();
   reconsider_.cancel();
+  end_head_start(times_.complete ? "it ended there first" : "the request ended first");
   receipt_.ended(state, seconds_between(admitted_, Clock::now()) * 1e3, bill_.usage());
-  chosen_place_.settle(0);
-  chosen_place_ = {};
   for (Choice& choice : choices_) {
     if (!choice.begun) choice.place.settle(0);
     choice.place = {};

@@ -76,6 +76,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void wait_for_chosen();
   void chosen_turn();
   void chosen_ready(Result<Backend*> backend);
+  void end_head_start(const std::string& why);
+  TurnRequest turn_at(const policy::Target& target, std::size_t choice, bool goes_on) const;
   bool moves_to(const Backend& backend);
   People::Place people_at(const policy::Target& target) const;
   Error nothing_to_ask(std::string otherwise) const;

@@ -78,7 +78,7 @@ TEST(KeptPrefix, IsComputedWithoutAnAnswerAndServesThoseWhoBeginWithIt) {
   EXPECT_EQ(stranger.done->kept, "");
   const auto all = kept_states(fake, [](const auto& s) { return s.size() == 1 && s[0].uses == 1; });
   ASSERT_EQ(all.size(), 1U);
-  EXPECT_EQ(all[0], (KeptPrefixState{"app", "rules", 40, 40, 0, 1, 40}));
+  EXPECT_EQ(all[0], (KeptPrefixState{"app", "rules", 40, 40, 0, 40, 1, 40}));
   EXPECT_EQ(kept_outcome(fake, keep_request(TextPrompt{kKeptRules})).done->usage.cached_tokens, 40U)
       << "it is there already";
 }
@@ -212,6 +212,36 @@ TEST(KeptPrefix, OfOneAppAreSixteenAtMost) {
   EXPECT_TRUE(kept_outcome(fake, other).done);
 }
 
+// One of two slots is at the prefix, and the chats take both.
+TEST(KeptPrefix, TakesNobodysSlot) {
+  auto fake = make_fake({.blocks = 128, .sequences = 2, .step_tokens = 8});
+  fake.control->allow(1);
+  auto kept = std::make_shared<Client>();
+  auto ticket = fake.backend->start(keep_request(TextPrompt{std::string(160, 'r')}), kept).value();
+  {
+    std::unique_lock lock(fake.control->mutex);
+    ASSERT_TRUE(fake.control->changed.wait_for(lock, std::chrono::seconds(20),
+                                               [&] { return fake.control->submits > 1; }));
+  }
+  std::vector<std::shared_ptr<Client>> chats;
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 2; ++i) {
+    chats.push_back(std::make_shared<Client>());
+    CompletionRequest request = text_request("chat", 60);
+    request.owner = "chat " + std::to_string(i);
+    tickets.push_back(fake.backend->start(request, chats.back()).value());
+  }
+  const auto most_running = [&] {
+    const std::lock_guard lock(fake.control->mutex);
+    return fake.control->most_rows;
+  };
+  fake.control->allow(UINT64_MAX);
+  for (const auto& chat : chats) ASSERT_TRUE(chat->wait_end());
+  EXPECT_EQ(most_running(), 2U) << "both chats in one step";
+  ASSERT_TRUE(kept->wait_end());
+  EXPECT_TRUE(kept->done());
+}
+
 // The only slot is at the prefix, a token a step; the chat does not wait for its rest.
 TEST(KeptPrefix, DelaysNobodyWhileItIsComputed) {
   auto fake = make_fake({.blocks = 128, .step_tokens = 4});
@@ -236,7 +266,7 @@ TEST(KeptPrefix, ComesBackFromTheDiskAndSaysWhereItLies) {
     ASSERT_TRUE(kept_outcome(fake, keep_request(TextPrompt{kKeptRules})).done);
     const auto saved =
         kept_states(fake, [](const auto& s) { return s.size() == 1 && s[0].tokens_on_disk == 40; });
-    EXPECT_EQ(saved.at(0), (KeptPrefixState{"app", "rules", 40, 40, 40, 0, 0}));
+    EXPECT_EQ(saved.at(0), (KeptPrefixState{"app", "rules", 40, 40, 40, 40, 0, 0}));
     fake.backend->drain(std::chrono::steady_clock::now() + std::chrono::seconds(20));
   }
   auto fake = make_fake({.spill = directory});

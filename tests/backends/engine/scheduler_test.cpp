@@ -576,6 +576,33 @@ TEST(Scheduler, OneBehindOthersLeadsOnlyItsLike) {
   }
 }
 
+TEST(Scheduler, ASpareSequenceGivesItsSlotToWhoeverHasNone) {
+  Scheduler s(limits(100, 2, 8));
+  const config::RequestSettings behind{.place = config::QueuePlace::behind};
+  ASSERT_TRUE(s.submit({1, "", letters(1, 40), 60, behind, 0, 0, /*spare=*/true}));
+  advance(s, s.plan());
+  for (SequenceId id = 2; id <= 3; ++id) ASSERT_TRUE(submit(s, id, 8, 60));
+  for (int i = 0; i < 3; ++i) {
+    const auto plan = s.plan();
+    for (const auto& planned : plan.sequences) EXPECT_NE(planned.id, 1U);
+    advance(s, plan);
+  }
+  EXPECT_EQ(s.running(), 2U);
+  ASSERT_TRUE(s.submit({4, "", letters(4, 8), 60, behind}));
+  s.cancel(2);
+  EXPECT_EQ(s.plan().sequences.size(), 2U);
+  EXPECT_TRUE(s.contains(1)) << "it waits until nobody else does";
+  s.retract();
+  s.cancel(3);
+  s.cancel(4);
+  const auto plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].id, 1U);
+  EXPECT_EQ(plan.sequences[0].first_position, 8U) << "what it had computed is there";
+  advance(s, plan);
+  EXPECT_TRUE(s.balanced());
+}
+
 TEST(Scheduler, NobodyWaitsForALeaderThatIsPaused) {
   Scheduler s(limits(100, 4, 8));
   ASSERT_TRUE(s.submit({1, "", letters(1, 40), 50}));

@@ -113,7 +113,10 @@ class Walk {
       b.scored = below(3) == 0 ? below(b.score_to + 1) : 0;
     }
     const SequenceId id = next_++;
-    const auto ok = s_.submit({id, b.owner, b.tokens, b.most, random_settings(), b.scored, b.score_to});
+    config::RequestSettings settings = random_settings();
+    const bool spare = below(8) == 0;
+    if (spare) settings.place = config::QueuePlace::behind;
+    const auto ok = s_.submit({id, b.owner, b.tokens, b.most, settings, b.scored, b.score_to, spare});
     if (ok) {
       live_[id] = std::move(b);
     } else {

@@ -237,7 +237,7 @@ TEST(WorkerCodec, LoadSurvives) {
 
 TEST(WorkerCodec, KeptPrefixesSurvive) {
   const KeptPrefixes kept{
-      {{"app", "rules", 4096, 4096, 2048, 7, 28'672}, {"b", "n", 16, 0, 0, 0, 1ULL << 40}}};
+      {{"app", "rules", 4096, 4096, 2048, 4096, 7, 28'672}, {"b", "n", 16, 0, 0, 0, 0, 1ULL << 40}}};
   const auto back = decode_to_daemon(payload_of(ToDaemon{kept}));
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(std::get<KeptPrefixes>(*back).states, kept.states);

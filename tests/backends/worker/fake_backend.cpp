@@ -79,7 +79,7 @@ class FakeBackend final : public Backend {
       std::erase_if(kept_, [&](const KeptPrefixState& s) {
         return s.owner == request.owner && s.name == request.kept;
       });
-      kept_.push_back({request.owner, request.kept, 32, 32, 0, 0, 0});
+      kept_.push_back({request.owner, request.kept, 32, 32, 0, 32, 0, 0});
     }
     auto ticket = std::make_unique<FakeTicket>();
     ticket->run = std::make_shared<Run>();

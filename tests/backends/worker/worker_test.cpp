@@ -134,7 +134,7 @@ TEST_F(WorkerTest, TellsWhichPrefixesTheEngineKeepsUntilTheyAreDropped) {
   auto ticket = client->start(keep, sink);
   ASSERT_TRUE(ticket) << ticket.error().message;
   ASSERT_TRUE(until([&] { return client->kept_prefixes().size() == 1; }));
-  EXPECT_EQ(client->kept_prefixes()[0], (KeptPrefixState{"app", "rules", 32, 32, 0, 0, 0}));
+  EXPECT_EQ(client->kept_prefixes()[0], (KeptPrefixState{"app", "rules", 32, 32, 0, 32, 0, 0}));
   client->drop_kept_prefix("app", "rules");
   EXPECT_TRUE(until([&] { return client->kept_prefixes().empty(); }));
 }

@@ -210,7 +210,9 @@ TEST_F(HeadStartTest, EndsWhereItBeganIfThatIsSooner) {
   EXPECT_EQ(text_of(frames(answer)), "t0 t1 t2 t3 t4 t5 t6 t7 ");
   vulkan_is_ready(wire);
   EXPECT_TRUE(rig->vulkan().started.empty());
-  EXPECT_EQ(receipt_of(answer)["attempts"].size(), 1U);
+  const json receipt = receipt_of(answer);
+  EXPECT_EQ(receipt["attempts"].size(), 1U);
+  EXPECT_THAT(receipt.value("head_start", ""), HasSubstr("; it ended there first"));
 }
 
 TEST_F(HeadStartTest, StaysWhereTheChosenEngineCannotLoad) {
@@ -255,7 +257,7 @@ TEST_F(HeadStartTest, WaitsForTheChosenEngineWhereTheFirstOneFails) {
   Wire wire(*rig);
   begin(wire);
   emit(wire, 3);
-  ASSERT_EQ(rig->fleet.held.size(), 3U) << "its turn at the chosen engine has come already";
+  ASSERT_EQ(rig->fleet.held.size(), 3U) << "it asks for the chosen engine again, as any answer that goes on";
   rig->fleet.held[1](&rig->vulkan());
   wire.run();
   EXPECT_TRUE(rig->vulkan().started.empty()) << "that call is answered by the next";
@@ -263,6 +265,7 @@ TEST_F(HeadStartTest, WaitsForTheChosenEngineWhereTheFirstOneFails) {
   wire.run();
   const Answer answer = end(wire);
   EXPECT_EQ(text_of(frames(answer)), "t0 t1 t2 t3 t4 t5 t6 t7 ");
+  EXPECT_THAT(receipt_of(answer).value("head_start", ""), HasSubstr("; the engine that it began at failed"));
   ASSERT_EQ(rig->vulkan().started.size(), 1U);
   EXPECT_EQ(rig->vulkan().started[0].resume_tokens.size(), 2U);
 }
