@@ -4,7 +4,10 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 
+#include "config/engine_kinds.hpp"
 #include "policy/tree.hpp"
 
 namespace flyball::policy {
@@ -92,6 +95,8 @@ class Linter {
     for (const Profile& profile : tree_.profiles)
       if (!used_profiles_.contains(profile.id))
         warn("profile \"" + profile.id + "\" is used by no target", profile.line, profile.column);
+      else
+        own_engine(profile);
     return std::move(findings_);
   }
 
@@ -104,6 +109,19 @@ class Linter {
   }
   void error(std::string message, std::uint32_t line, std::uint32_t column) {
     findings_.push_back({LintFinding::Level::error, std::move(message), where(line, column)});
+  }
+
+  // Settings of the processor's engine alone, where none of the profile's is one.
+  void own_engine(const Profile& profile) {
+    if (!profile.own_engine ||
+        tree_.targets->find(std::string(config::kCpu.id) + ":" + profile.id) != nullptr)
+      return;
+    for (const auto& [key, is_set] : {std::pair{"threads", profile.own_engine->threads.has_value()},
+                                      std::pair{"lock_memory", profile.own_engine->lock_memory}})
+      if (is_set)
+        warn("profile \"" + profile.id + "\": " + key +
+                 " is a setting of the cpu engine, and no target is cpu:" + profile.id,
+             profile.line, profile.column);
   }
 
   static bool contradictory(const std::vector<const Condition*>& conjuncts) {

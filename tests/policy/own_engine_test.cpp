@@ -236,6 +236,24 @@ TEST(OwnEngine, EveryFindingHasItsPlace) {
   }
 }
 
+TEST(OwnEngine, SettingsThatNoneOfItsEnginesHasAreWarnings) {
+  const auto warnings = [](const std::string& targets) {
+    std::vector<std::string> out;
+    for (const LintFinding& finding :
+         lint(own_tree("profiles:\n  p: {because: b, engine: own, threads: 2, lock_memory: true}\n" +
+                       use_by_default(targets))))
+      out.push_back(finding.where + " " + finding.message);
+    return out;
+  };
+  EXPECT_THAT(
+      warnings("['vulkan:p', cpu]"),
+      ElementsAre("p.yaml:3:3 profile \"p\": threads is a setting of the cpu engine, and no target is cpu:p",
+                  "p.yaml:3:3 profile \"p\": lock_memory is a setting of the cpu engine, and no target is "
+                  "cpu:p"));
+  EXPECT_THAT(warnings("['vulkan:p', 'cpu:p']"), IsEmpty());
+  EXPECT_THAT(warnings("cpu"), ElementsAre("p.yaml:3:3 profile \"p\" is used by no target"));
+}
+
 // The prepass reads a file that nobody has checked yet.
 TEST(OwnEngine, WrongShapesAreFindings) {
   for (const char* text :
