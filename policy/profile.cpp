@@ -50,7 +50,7 @@ const std::vector<Bound<Profile>>& profile_table() {
         "with engine: own: threads of its cpu engine; default: those of the model's entry"},
        [](Profile& p, const Node& n) { own_engine(p).threads = config::as<std::uint32_t>(n); }},
       {{"nice", config::integer(0, config::kMaxNice),
-        "with engine: own: niceness of its process, above the daemon's; default 0"},
+        "with engine: own: niceness of its process, never less than the daemon's; default 0"},
        [](Profile& p, const Node& n) { own_engine(p).nice = config::as<std::int32_t>(n); }},
       {{"lock_memory", config::boolean(),
         "with engine: own: its weights and KV are locked in memory; where the limit of locked memory is too "

@@ -43,9 +43,9 @@ constexpr std::chrono::seconds kKeptPrefixesTold{1};
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
 
-// Niceness of the threads that prepare large prompts and compile constraints. On a shared processor it gets
-// about a tenth of the share of a thread of the CPU engine or of the other lane: their steps lengthen by no
-// more, and it never starves.
+// What the threads that prepare large prompts and compile constraints add to the engine's niceness. On a
+// shared processor it gets about a tenth of the share of a thread of the CPU engine or of the other lane:
+// their steps lengthen by no more, and it never starves.
 constexpr int kSlowLaneNice = 10;
 
 Error shutting_down() {
