@@ -51,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::abort();  // parse_policy refuses these
   for (const bool many : {false, true}) {
     static const flyball::policy::Facts kFacts[] = {some_facts(false), some_facts(true)};
-    const auto& facts = kFacts[many ? 1 : 0];
+    const auto facts = flyball::policy::in_catalogue(kFacts[many ? 1 : 0], tree->targets);
     const auto decision = flyball::policy::decide(*tree, facts);
     if (!decision.rule || (decision.target && decision.queue)) std::abort();
     const auto receipt = flyball::policy::receipt(decision, facts);
