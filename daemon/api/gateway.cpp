@@ -103,6 +103,9 @@ void Gateway::drain(TimePoint deadline, std::function<void()> drained) {
 std::size_t Gateway::requests_in_flight() const noexcept {
   return impl_->service.in_flight();
 }
+bool Gateway::computes_prefixes() const noexcept {
+  return impl_->service.computes_prefixes();
+}
 std::uint64_t Gateway::requests_finished() const noexcept {
   return impl_->service.finished();
 }

@@ -37,6 +37,7 @@ class Gateway {
   // Stops accepting, answers new requests on open connections with shutting_down, lets streams finish.
   void drain(TimePoint deadline, std::function<void()> drained);
   std::size_t requests_in_flight() const noexcept;   // that engines are for
+  bool computes_prefixes() const noexcept;           // an engine computes one that a manifest keeps
   std::uint64_t requests_finished() const noexcept;  // of any kind: progress, for the watchdog
   // Without health checks, scrapes and whatever else wants no engine, which may come every few seconds
   // although nobody is there.

@@ -218,6 +218,7 @@ void Generation::over(Inference& inference, const Outcome& outcome, const Call& 
   // Alone at its beginning and at its end: who came between shows in the spread.
   if (service_.outcomes != nullptr && outcome.timings &&
       service_.dispatcher.waiting() + service_.dispatcher.running() == 0 &&
+      !service_.dispatcher.kept().computes() &&
       measure::engine_was_idle(inference.job()->receipt().facts, outcome.backend))
     service_.outcomes->answered(service_.in_force->settings->measured,
                                 {model, outcome.backend, outcome.usage, *outcome.timings},

@@ -309,6 +309,9 @@ std::size_t Service::in_flight() const noexcept {
 std::size_t Service::off_loop() const noexcept {
   return impl_->off_loop.size();
 }
+bool Service::computes_prefixes() const noexcept {
+  return impl_->state.dispatcher.kept().computes();
+}
 std::uint64_t Service::finished() const noexcept {
   return impl_->state.finished;
 }

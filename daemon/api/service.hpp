@@ -46,6 +46,7 @@ class Service final : public http::Handler {
   // The requests among them whose body is parsed, or whose constraint is compiled, by another thread, or
   // waits for it.
   std::size_t off_loop() const noexcept;
+  bool computes_prefixes() const noexcept;
   std::uint64_t finished() const noexcept;             // requests of any kind
   std::uint64_t inferences_finished() const noexcept;  // of them those that an engine was for
   metrics::Metrics& metrics() noexcept;

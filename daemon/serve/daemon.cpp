@@ -345,8 +345,8 @@ class Daemon {
     const bool loads = std::ranges::any_of(fleet_->status(), [](const fleet::WorkerStatus& worker) {
       return worker.state == fleet::WorkerState::starting;
     });
-    return std::exchange(finished_, finished) != finished || gateway_.requests_in_flight() > 0 || loads ||
-           reading_;
+    return std::exchange(finished_, finished) != finished || gateway_.requests_in_flight() > 0 ||
+           gateway_.computes_prefixes() || loads || reading_;
   }
   std::vector<calibrate::IdleRefresh::Work> due() {
     if (store_ == nullptr) return {};  // nowhere to keep it
