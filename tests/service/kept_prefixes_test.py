@@ -120,6 +120,18 @@ class KeptPrefixesTest(SmallModelTest):
             self.assertEqual(checked.returncode, 78, checked.stdout)
             self.assertRegex(checked.stdout, r"example\.yaml:7:3: error: .*a context of 1024")
 
+    def test_check_warns_of_prefixes_that_an_engine_has_no_room_for_and_of_short_ones(self):
+        app = APP + KEEP + "  text: {file: rules.txt, role: prompt}\n"
+        with self.daemon(app=app, preload="max_sequences: 1") as daemon:
+            checked = flyball("check", daemon.config)
+            self.assertEqual(checked.returncode, 0, checked.stdout)
+            self.assertRegex(checked.stdout, r"example\.yaml:7:3: warning: keep: all prefixes of the model \"small\" "
+                             r"have \d+ tokens, and an engine gives them half of its KV, at most 512 tokens")
+            self.write_rules("x")
+            checked = flyball("check", daemon.config)
+            self.assertEqual(checked.returncode, 0, checked.stdout)
+            self.assertRegex(checked.stdout, r"keep\.text has \d+ tokens .* too short to be kept")
+
     def test_a_daemon_drains_although_a_prefix_is_computed(self):
         with self.daemon() as daemon:
             daemon.wait_for_log("engine ready")
