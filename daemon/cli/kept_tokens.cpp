@@ -127,6 +127,12 @@ void check_prefixes_of(const config::ModelEntry& model, std::uint32_t context,
           {ErrorCode::config_invalid,
            prefix_name(text) + ": the model \"" + model.id + "\" cannot keep it: " + tokens.error().message,
            "keep." + text.kept->name, text.kept->at});
+    else if (*tokens < block)
+      out.warnings.push_back({policy::LintFinding::Level::warning,
+                              prefix_name(text) + " has " + std::to_string(*tokens) +
+                                  " tokens with the model \"" + model.id + "\", and engines keep blocks of " +
+                                  std::to_string(block) + ": it is too short to be kept",
+                              text.kept->at});
     else
       counted.push_back({text, *tokens / block * block});
   }
