@@ -210,7 +210,8 @@ void check_hard_slo(const Node& root, const Slo& slo, Findings& findings) {
 }
 
 // The bytes that `text` or `file` give. The finding stands at `at`.
-Result<std::string> kept_text(const Node& node, const std::filesystem::path& base, KeptPrefix& kept, Mark& at) {
+Result<std::string> kept_text(const Node& node, const std::filesystem::path& base, KeptPrefix& kept,
+                              Mark& at) {
   const Node *const written = node.find("text"), *const file = node.find("file");
   if ((written == nullptr) == (file == nullptr))
     return fail(ErrorCode::config_invalid, "expected exactly one of text and file");
@@ -237,8 +238,8 @@ void add_kept_prefix(AppManifest& app, const Entry& entry, const std::filesystem
   Mark at = entry.value.at;
   auto text = kept_text(entry.value, base, kept, at);
   if (text && !is_utf8(*text))
-    text = fail(ErrorCode::config_invalid,
-                (kept.file.empty() ? "the text" : kept.file.string()) + " is not UTF-8: models read nothing else");
+    text = fail(ErrorCode::config_invalid, (kept.file.empty() ? "the text" : kept.file.string()) +
+                                               " is not UTF-8: models read nothing else");
   if (!text) {
     findings.push_back(finding(at, path + ": " + text.error().message, path));
     return;
@@ -372,8 +373,8 @@ void check_kept_prefixes(const Config& config, const AppManifest& app,
     const std::string path = "keep." + kept.name;
     std::string why = "app \"" + app.id + "\": " + path;
     if (kept.model.empty())
-      why += " names no model, and default_model is not open to the app, which may use several: write " + path +
-             ".model";
+      why += " names no model, and default_model is not open to the app, which may use several: write " +
+             path + ".model";
     else if (models.contains(kept.model))
       why += " names the model \"" + kept.model + "\", which is not open to the app: add it to `models`";
     else

@@ -140,7 +140,8 @@ std::string kept_prefixes_text(const Json& receipt) {
     out += "  " + json_text(member(prefix, "name")) + ": " + json_text(member(prefix, "state"));
     if (const Json& why = member(prefix, "reason"); why.is_string()) out += ", " + json_text(why);
     if (const Json& tokens = member(prefix, "tokens"); tokens.is_number() && tokens != 0)
-      out += number(tokens, ", ", " tokens") + number(member(prefix, "tokens_in_memory"), ", ", " in memory") +
+      out += number(tokens, ", ", " tokens") +
+             number(member(prefix, "tokens_in_memory"), ", ", " in memory") +
              number(member(prefix, "tokens_on_disk"), ", ", " on the disk");
     out += "\n";
     if (const Json& uses = member(prefix, "uses"); uses.is_number() && uses != 0)

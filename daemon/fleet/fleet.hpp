@@ -123,9 +123,11 @@ struct Fleet {
     virtual void engine_closes(const std::string& model, const std::string& backend) = 0;
   };
   virtual void watch(Watcher*) {}  // one at most; it outlives the fleet, or watch(nullptr) is called
-  // An engine that is open to the watcher; nullptr: it is not. Work that the watcher starts there is no use of
-  // the engine: it stays spare if it is, and counts as idle since its last request of anybody else.
-  virtual Backend* open_engine(const std::string& /*model*/, const std::string& /*backend*/) { return nullptr; }
+  // An engine that is open to the watcher; nullptr: it is not. Work that the watcher starts there is no use
+  // of the engine: it stays spare if it is, and counts as idle since its last request of anybody else.
+  virtual Backend* open_engine(const std::string& /*model*/, const std::string& /*backend*/) {
+    return nullptr;
+  }
   // What a loaded engine tells of the prefixes that it keeps (Backend::kept_prefixes).
   virtual std::vector<KeptPrefixState> kept_prefixes(const std::string& /*model*/,
                                                      const std::string& /*backend*/) const {

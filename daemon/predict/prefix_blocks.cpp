@@ -62,8 +62,8 @@ void take_member(Chain& chain, std::string_view key, JsonView value) {
   chain.take("\xff");
 }
 
-// A message of a chat, so that one whose content goes on begins as it did: without the sizes of its parts, and
-// its role first, wherever the client wrote it.
+// A message of a chat, so that one whose content goes on begins as it did: without the sizes of its parts,
+// and its role first, wherever the client wrote it.
 void take_message(Chain& chain, JsonView message) {
   if (!message.is_object()) return chain.take(message.bytes());
   if (const JsonView role = message.find("role")) take_member(chain, "role", role);

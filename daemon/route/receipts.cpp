@@ -70,7 +70,8 @@ nlohmann::json to_json(const Receipt& r) {
   if (const std::string let_through = let_through_text(r.facts); !let_through.empty())
     out["let_through"] = let_through;
   for (const KeptPrefixRecord& kept : r.kept_prefixes) out["kept_prefixes"].push_back(to_json(kept));
-  if (!r.kept_prefix.empty()) out["kept_prefix"] = {{"name", r.kept_prefix}, {"tokens", r.kept_prefix_tokens}};
+  if (!r.kept_prefix.empty())
+    out["kept_prefix"] = {{"name", r.kept_prefix}, {"tokens", r.kept_prefix_tokens}};
   if (!r.background_load.empty()) out["background_load"] = r.background_load;
   if (!r.head_start.empty()) out["head_start"] = r.head_start;
   if (r.refused) out["refused"] = refusal_json(*r.refused);

@@ -71,8 +71,8 @@ struct RequestRecord {
   std::vector<Redecision> redecisions;     // every move, and the latest of several in a row that stayed
   // The app's kept prefixes of the model, at the engine that a request began on last, as they were then.
   std::vector<KeptPrefixRecord> kept_prefixes = {};
-  std::string kept_prefix = {};         // the one of them that the prompt begins with; "": none
-  std::uint32_t kept_prefix_tokens = 0; // cached tokens of the prompt that are its
+  std::string kept_prefix = {};            // the one of them that the prompt begins with; "": none
+  std::uint32_t kept_prefix_tokens = 0;    // cached tokens of the prompt that are its
   std::string background_load = {};        // that it began, or would begin (background_load_text()); "": none
   std::string head_start = {};  // its answer began elsewhere while the chosen engine loaded, or would; "": no
   RunState state;

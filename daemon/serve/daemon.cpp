@@ -1,3 +1,4 @@
+#include "config/app_models.hpp"
 #include "daemon/serve/daemon.hpp"
 #include "daemon/api/gateway.hpp"
 #include "daemon/api/table/codecs.hpp"

@@ -59,8 +59,8 @@ std::span<const std::string_view> schema_versions() noexcept {
       R"(ALTER TABLE decisions ADD COLUMN tools_in_system_message INTEGER NOT NULL DEFAULT 0;)",
       // 14: where an answer began while its engine loaded (daemon/route/head_start.hpp); "" for nowhere.
       R"(ALTER TABLE decisions ADD COLUMN head_start TEXT NOT NULL DEFAULT '';)",
-      // 15: the app's kept prefixes at the engine of a request, and the one that its prompt began with, as JSON;
-      // "" for an app without any.
+      // 15: the app's kept prefixes at the engine of a request, and the one that its prompt began with, as
+      // JSON; "" for an app without any.
       R"(ALTER TABLE decisions ADD COLUMN kept_prefixes TEXT NOT NULL DEFAULT '';)",
   };
   return kVersions;

@@ -134,12 +134,13 @@ TEST(Manifest, UnknownFieldsAreRefusedUnlessItAcceptsThem) {
 
 TEST_F(Manifests, KeptPrefixesAreReadWithTheirDefaults) {
   write("rules.txt", "Be kind.\n");
-  const auto app = parse_app(kAppHead +
-                                 "keep:\n"
-                                 "  house_rules: {file: rules.txt}\n"
-                                 "  manual: {text: \"Read on\", role: user, model: small, compute: first_use}\n"
-                                 "  code: {text: \"def\", role: prompt}\n",
-                             (dir_ / "a.yaml").string());
+  const auto app =
+      parse_app(kAppHead +
+                    "keep:\n"
+                    "  house_rules: {file: rules.txt}\n"
+                    "  manual: {text: \"Read on\", role: user, model: small, compute: first_use}\n"
+                    "  code: {text: \"def\", role: prompt}\n",
+                (dir_ / "a.yaml").string());
   ASSERT_TRUE(app) << app.error().where << ": " << app.error().message;
   ASSERT_EQ(app->keep.size(), 3U);
   const KeptPrefix& rules = app->keep[0];

@@ -9,7 +9,17 @@
 namespace flyball::api::native {
 namespace {
 
-enum RouteId : std::uint8_t { kHealthz, kReadyz, kMetrics, kExplain, kReceipt, kEngines, kPrefixes, kLoad, kUnload };
+enum RouteId : std::uint8_t {
+  kHealthz,
+  kReadyz,
+  kMetrics,
+  kExplain,
+  kReceipt,
+  kEngines,
+  kPrefixes,
+  kLoad,
+  kUnload
+};
 
 constexpr std::array kRoutes{
     Route{"GET", "/healthz", Access::open, BodyType::none, kObserve, false, kHealthz},

@@ -485,8 +485,9 @@ TEST_F(Records, states_of_other_versions_are_read_as_they_stand) {
 TEST_F(Records, TheKeptPrefixesOfItsAppAreKept) {
   const auto settings = settings_by(kPolicy);
   route::Receipt receipt = decided(*settings->tree, "req-1", 5);
-  receipt.kept_prefixes = {{"alice", "rules", "demo", "cpu", route::KeptState::partly_kept, "", 64, 16, 32, 3, 150, 12.5},
-                           {"alice", "manual", "demo", "cpu", route::KeptState::failed, "It is \xff too long."}};
+  receipt.kept_prefixes = {
+      {"alice", "rules", "demo", "cpu", route::KeptState::partly_kept, "", 64, 16, 32, 3, 150, 12.5},
+      {"alice", "manual", "demo", "cpu", route::KeptState::failed, "It is \xff too long."}};
   receipt.kept_prefix = "rules";
   receipt.kept_prefix_tokens = 48;
   {
@@ -502,7 +503,8 @@ TEST_F(Records, TheKeptPrefixesOfItsAppAreKept) {
   EXPECT_EQ(shown["kept_prefixes"][1]["state"], "failed");
   EXPECT_EQ(shown["kept_prefixes"][1]["reason"], "It is \uFFFD too long.");
   EXPECT_EQ(shown["kept_prefix"], told["kept_prefix"]);
-  ASSERT_TRUE(database.run("UPDATE decisions SET kept_prefixes = ?", {std::string(R"({"prefixes":[7,{}]})")}));
+  ASSERT_TRUE(
+      database.run("UPDATE decisions SET kept_prefixes = ?", {std::string(R"({"prefixes":[7,{}]})")}));
   const auto damaged = route::find_record(database, "req-1", "alice");
   ASSERT_TRUE(damaged && *damaged);
   EXPECT_FALSE(route::to_json(**damaged).contains("kept_prefixes"));
