@@ -110,7 +110,7 @@ struct AppManifest {
                        wanted.ttft || wanted.tpot || workload.objective == "latency");
   }
   // Its share of an engine that others want, too, beside a share of 100. Batch work has less than what a
-  // person waits for, and is never starved.
+  // person waits for, and is never starved there.
   std::uint32_t weight() const noexcept {
     return limits.weight.value_or(workload.kind == WorkloadClass::batch ? kBatchWeight : kDefaultWeight);
   }

@@ -24,6 +24,7 @@
 #include "backends/engine/sequence.hpp"
 #include "backends/engine/step_budget.hpp"
 #include "backends/text/answer_form.hpp"
+#include "config/engine_settings.hpp"
 
 namespace flyball::engine {
 namespace {
@@ -43,7 +44,7 @@ constexpr std::chrono::seconds kKeptPrefixesTold{1};
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
 
-// What the threads that prepare large prompts and compile constraints add to the engine's niceness. On a
+// Added by the threads that prepare large prompts and compile constraints to the engine's niceness. On a
 // shared processor it gets about a tenth of the share of a thread of the CPU engine or of the other lane:
 // their steps lengthen by no more, and it never starves.
 constexpr int kSlowLaneNice = 10;
@@ -93,13 +94,14 @@ class Engine {
       }
       idle = shared_.held || !step();
       publish();
-      tell_kept_prefixes(idle);
       if (!idle) {
+        kept_changed_ |= !kept_.empty();
         audit_due_ = true;
         if (cold_) cold_->work_was_done();
       } else if (std::exchange(audit_due_, false) && sequences_.empty()) {
         audit();
       }
+      tell_kept_prefixes(idle);
     }
   }
 
@@ -141,7 +143,10 @@ class Engine {
     if (!idle || !cold_ || !cold_->has_unsaved() || shared_.held) return shared_.commands.take(idle);
     auto& commands =
         shared_.commands.take_within(cold_->saving() ? std::chrono::milliseconds(0) : cold_after_);
-    if (commands.empty()) cold_->save_some(scheduler_.kv());
+    if (commands.empty()) {
+      cold_->save_some(scheduler_.kv());
+      kept_changed_ |= !kept_.empty() && !cold_->has_unsaved();
+    }
     return commands;
   }
 
@@ -669,8 +674,7 @@ class EngineBackend final : public Backend {
   // with the niceness of the process, which an engine of its own may have been given.
   static void yield_to_others() noexcept {
     const auto thread = static_cast<id_t>(::gettid());
-    constexpr int kMostNice = 19;
-    const int nice = std::min(::getpriority(PRIO_PROCESS, thread) + kSlowLaneNice, kMostNice);
+    const int nice = std::min<int>(::getpriority(PRIO_PROCESS, thread) + kSlowLaneNice, config::kMaxNice);
     [[maybe_unused]] const int ignored = ::setpriority(PRIO_PROCESS, thread, nice);
   }
 

@@ -55,7 +55,7 @@ void set_up_spill(const LocalBackendOptions& options, const model::ModelFile& mo
   parts.spill_after = options.spill.after;
 }
 
-// Whether they are locked; nullopt: that is not wanted.
+// Locks weights and KV in memory; false: it could not. nullopt: that is not wanted.
 std::optional<bool> lock_memory(const LocalBackendOptions& options, const device::Executor& executor) {
   if (!options.lock_memory) return std::nullopt;
   const auto off = [&](const std::string& why) {

@@ -124,7 +124,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     send(Resume{ticket});
   }
   void hold(bool held) {
-    if (std::exchange(held_, held) != held && state_ == State::ready) send(Hold{held});
+    if (std::exchange(held_, held) == held) return;
+    if (state_ == State::ready || state_ == State::draining) send(Hold{held});
   }
   void drop_kept_prefix(const std::string& owner, const std::string& name) {
     if (state_ == State::ready) send(DropPrefix{owner, name});

@@ -36,7 +36,7 @@ http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,
     auto& one = out["engines"].emplace_back();
     one["model"] = worker.model;
     one["engine"] = worker.backend;
-    one["state"] = worker.ending ? "ending" : engine_state(worker);
+    one["state"] = worker.ending ? "ending" : worker.held ? "held" : engine_state(worker);
     if (worker.pid > 0) one["pid"] = worker.pid;
     one["memory_bytes"] = worker.account_bytes;
     if (ready(worker)) {

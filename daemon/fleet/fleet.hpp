@@ -44,6 +44,7 @@ struct WorkerStatus {
   bool was_ready = false;              // it has loaded the model's file as it now is
   std::optional<std::chrono::milliseconds> idle;  // ready, and without work for so long
   bool ending = false;    // it gets no new requests, and ends when its answers have ended
+  bool held = false;      // it computes nothing while people's answers are computed on its cores or cards
   bool pinned = false;    // no other engine's load ends it
   bool spare = false;  // it was loaded in the background, and nobody has used it: its memory counts as free
   bool unloaded = false;  // the operator unloaded it, and nobody has asked for it since
@@ -128,7 +129,7 @@ struct Fleet {
   virtual Backend* open_engine(const std::string& /*model*/, const std::string& /*backend*/) {
     return nullptr;
   }
-  // What a loaded engine tells of the prefixes that it keeps (Backend::kept_prefixes).
+  // The prefixes that a loaded engine keeps (Backend::kept_prefixes).
   virtual std::vector<KeptPrefixState> kept_prefixes(const std::string& /*model*/,
                                                      const std::string& /*backend*/) const {
     return {};

@@ -39,6 +39,7 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.load = slot.client->load();
   s.without_progress = slot.client->without_progress();
   s.ending = slot.draining;
+  s.held = slot.held;
   if (const auto since = idle_since(slot))
     s.idle = std::chrono::duration_cast<std::chrono::milliseconds>(now - *since);
   return s;

@@ -42,6 +42,8 @@ struct Slot {
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request
   bool background = false;  // its process was started in the background, and no request has come since
+  bool kept = false;        // it was asked for since the latest reload: a profile may keep it loaded
+  bool held = false;        // it yields to people
   bool unloaded = false;   // by the operator, and not started since
   bool opened = false;     // to the fleet's watcher
   // No request has been handed to the engine since then; what the watcher started there is none. Absent: the
@@ -55,7 +57,7 @@ struct Slot {
   std::vector<Asker> load_for() const { return preloaded || askers.empty() ? std::vector<Asker>{{}} : askers; }
   // No other engine's load ends it, nor want of work.
   bool is_pinned() const noexcept {
-    return !background && (preloaded || entry.pin || (own && own->keep_loaded));
+    return !background && (preloaded || entry.pin || (own && own->keep_loaded && kept));
   }
   struct Refusal {
     Error error;

@@ -244,7 +244,7 @@ class WorkerFleet final : public Fleet {
   void preload() {
     std::vector<config::ModelEntry> models;
     for (const auto& slot : slots_) {
-      slot->preloaded = false;
+      slot->preloaded = slot->kept = false;
       if (slot->backend == kFirstBackend) models.push_back(slot->entry);
     }
     for (const config::ModelEntry& model : models) {
@@ -294,6 +294,7 @@ class WorkerFleet final : public Fleet {
       memory_.keep(*slot);
     }
     // One that is ending is waited for: its successor, or the decision to start none, answers.
+    if (!asker.background && !std::exchange(slot->kept, true) && slot->client) memory_.keep(*slot);
     const bool held = governor_.held(slot->id) || governor_.is_unwanted(slot->id);
     if (slot->ready && slot->client->accepting() && !held) {
       if (!asker.background) slot->unused_since.reset();
@@ -365,9 +366,15 @@ class WorkerFleet final : public Fleet {
       slot.lifecycle.ended(steady_clock::now(), room->cause, true);
     }
   }
-  void hold(const Slot& slot) const {
+  bool ends(const Slot& slot) const {
+    return slot.draining || governor_.held(slot.id) || governor_.is_unwanted(slot.id);
+  }
+  // One that has to end finishes what it has: others wait for its memory.
+  void hold(Slot& slot) const {
     if (!slot.client || !slot.own || !slot.own->yields) return;
-    slot.client->hold(std::ranges::find(held_kinds_, config::kind_of(slot.backend)) != held_kinds_.end());
+    slot.held =
+        !ends(slot) && std::ranges::find(held_kinds_, config::kind_of(slot.backend)) != held_kinds_.end();
+    slot.client->hold(slot.held);
   }
   static void answer(const Acquired& callback, Result<Backend*> result) {
     if (callback) callback(std::move(result));
@@ -576,8 +583,10 @@ class WorkerFleet final : public Fleet {
       if (!error && !alive.expired()) look();
     });
   }
-  // Engines are open to the watcher while nobody waits for memory that they could give.
+  // Engines are open to the watcher while nobody waits for memory that they could give. Those that yield are
+  // held for people unless they have to end.
   void open_or_close() {
+    for (const auto& slot : slots_) hold(*slot);
     if (watcher_ == nullptr) return;
     const bool wanted = governor_.anybody_waits();
     for (const auto& slot : slots_) {
@@ -586,8 +595,7 @@ class WorkerFleet final : public Fleet {
         close(*slot);
         continue;
       }
-      const bool ends = slot->draining || governor_.held(slot->id) || governor_.is_unwanted(slot->id);
-      if (slot->opened || ends || !slot->client->accepting()) continue;
+      if (slot->opened || ends(*slot) || !slot->client->accepting()) continue;
       slot->opened = true;
       watcher_->engine_opens(slot->entry.id, slot->backend, slot->id);
     }
@@ -640,6 +648,7 @@ class WorkerFleet final : public Fleet {
   void stop(Slot& slot, TimePoint deadline) {
     governor_.ending(slot.id, steady_clock::now(), deadline);
     slot.draining = true;
+    hold(slot);
     close(slot);
     slot.timer.cancel();
     slot.room.reset();

@@ -118,7 +118,8 @@ EngineWork::Open* EngineWork::prompt_at_hand() {
 
 // The time since was spent on the prompt at hand. One that gives way to another keeps what is computed of it.
 void EngineWork::advance_prompts(TimePoint now, const EngineModel& model) {
-  if (Open* const first = prompt_at_hand()) {
+  const bool stands_still = yields_ && group_->busy > 0;
+  if (Open* const first = stands_still ? nullptr : prompt_at_hand()) {
     const double whole = model.prefill({first->prompt, first->pairs, static_cast<double>(streams_)});
     const double since = seconds_between(prompts_at_, now) / std::max(whole * model.slowdown(busy()), 1e-6);
     constexpr double kMost = 0.9;  // it is not done yet

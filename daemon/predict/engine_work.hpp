@@ -98,8 +98,8 @@ struct Stay {
 class EngineWork {
  public:
   explicit EngineWork(Group& group) : group_(&group) {}
-  // It stands still while others of its group work for people, and slows none of them. Of an engine that has
-  // no answer.
+  // It stands still while others of its group are at work, as far as is known here, and slows none of them.
+  // Precondition: it has no answer.
   void set_yields(bool yields) noexcept { yields_ = yields; }
 
   // Precondition: its id is above those of the answers that came before.

@@ -395,7 +395,8 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
                                 .turn = line == query.lines.end() ? nullptr : &line->of(settings.place),
                                 .settings = settings};
   const EngineWork::Ahead ahead = engine.work.ahead(asked, known, query.now);
-  const double slower = engine.yields ? 1 : known.slowdown(engine.work.busy());
+  const double people = engine.yields ? engine.until_people_end() : 0;
+  const double slower = people > 0 ? 1 : known.slowdown(engine.work.busy());  // then it has the cores
   const double pairs = pairs_of(tokens, out.cached_tokens);
   const auto prefill_of = [&](double n, double n_pairs) {
     return known.prefill({n, n_pairs, ahead.streams}) + n * ahead.shorter_steps;
@@ -405,7 +406,6 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
       prefill_of(tokens + ahead.tokens + ahead.tokens_to_come, pairs + ahead.pairs + ahead.pairs_to_come);
   out.shorter_steps = ahead.shorter_steps;
   out.waits_for_room = ahead.waits_for_room;
-  const double people = engine.yields ? engine.until_people_end() : 0;
   const double queue = (ahead.turn + all - own) * slower + people, prefill = own * slower,
                step = known.first_step() * slower;
   out.raw_ttft = queue + prefill + step;

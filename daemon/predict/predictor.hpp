@@ -227,7 +227,7 @@ class Predictor {
   };
   Model* model_of(std::string_view id);
   Engine& engine_of(Model& model, std::string_view backend, bool shares_cores);
-  // Of an engine kind, or of the kind of an engine of its own; nullptr: they share the cores.
+  // The group of an engine kind, or of an engine of its own; nullptr: it shares the cores.
   Group* device_group(std::string_view backend);
   AnswerLength* app_of(Model& model, std::string_view app);
   void look_at(Engine& engine, const Query& query);

@@ -38,7 +38,7 @@ TEST(Hold, ComputesNothingUntilItIsReleased) {
   fake.backend->hold(true);
   auto client = std::make_shared<Client>();
   auto ticket = fake.backend->start(text_request("prompt", 20), client).value();
-  // What takes no step is answered all the same.
+  // A request without a step is answered all the same.
   CompletionRequest tokens = text_request("abc", 1);
   tokens.wanted = Wanted::prompt_tokens;
   auto told = std::make_shared<Client>();

@@ -785,6 +785,25 @@ TEST_F(FleetTest, EnginesThatYieldAreHeldFromTheirStart) {
   EXPECT_TRUE(until([&] { return held->over(); })) << "people are at another card";
 }
 
+TEST_F(FleetTest, AHeldEngineThatHasToEndFinishesWhatItHas) {
+  model("a", "tokens=5");
+  FleetOptions options;
+  options.own_engines["cpu:night"] = {.yields = true};
+  make(std::move(options));
+  const auto yields = acquire("a", "cpu:night");
+  ASSERT_TRUE(yields);
+  fleet->hold_yielding({"cpu"});
+  const auto held = std::make_shared<RecordingSink>();
+  auto ticket = (*yields)->start(request(), held);
+  ASSERT_TRUE(ticket);
+  EXPECT_TRUE(status_of("a", "cpu:night").held);
+  config.drain_timeout = seconds(60);
+  fleet->set_own_engines({});
+  fleet->reload(config, {});
+  ASSERT_TRUE(until([&] { return held->over(); })) << "people are still there";
+  EXPECT_EQ(held->tokens.size(), 5U);
+}
+
 TEST_F(FleetTest, AnEngineThatNoProfileHasIsNotStarted) {
   model("a", "");
   FleetOptions options;

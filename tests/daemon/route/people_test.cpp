@@ -1,4 +1,4 @@
-// On which cores and cards people's answers are computed.
+// Counts people's answers by the cores and cards that compute them.
 #include "daemon/route/people.hpp"
 
 #include <gmock/gmock.h>
