@@ -317,6 +317,7 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const 
 
   std::vector<AppManifest> apps;
   Findings findings;
+  std::uint64_t kept_bytes = 0;
   for (const auto& file : files) {
     auto text = read_operators_file(file);
     if (!text) {
@@ -324,10 +325,20 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const 
       continue;
     }
     auto app = parse_app_all(*text, file.string());
-    if (app)
-      apps.push_back(std::move(*app));
-    else
+    if (!app) {
       std::ranges::move(app.error(), std::back_inserter(findings));
+      continue;
+    }
+    for (const KeptPrefix& kept : app->keep) kept_bytes += kept.text->size();
+    if (kept_bytes > kMaxKeptBytes) {  // no further manifest is read: each may have as much again
+      findings.push_back(Error{ErrorCode::config_invalid,
+                               "keep: the prefixes of the manifests up to this one have " +
+                                   std::to_string(kept_bytes) + " bytes together, the limit is " +
+                                   std::to_string(kMaxKeptBytes) + ": shorten or remove some",
+                               "keep", app->keep.back().at});
+      break;
+    }
+    apps.push_back(std::move(*app));
   }
   check_between_apps(apps, findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));

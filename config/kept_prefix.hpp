@@ -11,6 +11,8 @@ namespace flyball::config {
 
 inline constexpr std::size_t kMaxKeptPrefixes = 16;                           // of one app
 inline constexpr std::uint64_t kMaxKeptPrefixBytes = std::uint64_t{4} << 20;  // of one text
+// All texts of a configuration: the daemon holds each once, and twice while a reload reads them.
+inline constexpr std::uint64_t kMaxKeptBytes = std::uint64_t{64} << 20;
 
 struct KeptPrefix {
   enum class Role : std::uint8_t {
@@ -26,7 +28,8 @@ struct KeptPrefix {
   std::string name;  // map key
   Role role = Role::system;
   Compute compute = Compute::load;
-  std::shared_ptr<const std::string> text;  // not null, not empty, UTF-8
+  // Not empty, UTF-8. Null in a daemon's settings: the prompt that engines are asked for has it.
+  std::shared_ptr<const std::string> text;
   std::filesystem::path file;               // that the text was read from; "": the manifest has it
   std::string model;                        // id or alias; "": the model of requests that name none
   std::string at;                           // where it stands: "scripts.yaml:4:3"

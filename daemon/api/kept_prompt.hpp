@@ -7,14 +7,17 @@
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "daemon/route/kept_prefixes.hpp"
+#include "daemon/settings/settings.hpp"
 
 namespace flyball::api {
 
 // The prefix as the beginning of a prompt of the app, written as the codecs write one.
 Prompt kept_prompt(const config::AppManifest& app, const config::KeptPrefix& kept);
-// Those of all apps, in the order of the manifests. One without a model is left out: cross_check() refuses
-// it.
-std::vector<route::KeptWish> kept_wishes(const config::Config& config,
-                                         const std::vector<config::AppManifest>& apps);
+// Sets settings.kept from the apps' texts, and lets go of these. It takes a while for megabytes of text: the
+// thread that reads the settings does it, never the loop.
+void read_kept_prompts(settings::Settings& settings);
+// Those of all apps, in the order of the manifests, by the prompts that were read. One without a model is
+// left out: cross_check() refuses it.
+std::vector<route::KeptWish> kept_wishes(const settings::Settings& settings);
 
 }  // namespace flyball::api

@@ -57,9 +57,12 @@ struct Service::Impl {
     keep();
   }
 
+  // Nothing is done for settings whose manifests were not read again.
   void keep() {
     const settings::Settings& settings = *state.in_force->settings;
-    state.dispatcher.keep(kept_wishes(settings.config, settings.apps));
+    if (settings.kept == nullptr && kept == nullptr) return;
+    if (std::exchange(kept, settings.kept) == settings.kept) return;
+    state.dispatcher.keep(kept_wishes(settings));
   }
 
   // A request that its head let in, while its body is received.
@@ -98,6 +101,7 @@ struct Service::Impl {
 
   const Codecs codecs;
   ServiceState state;
+  decltype(settings::Settings::kept) kept;  // the prompts that the dispatcher keeps
   http::SpareBody spare_body;
   Responder responder;
   OffLoopRequests off_loop;

@@ -68,7 +68,10 @@ http::Response prefixes_view(const std::vector<route::KeptPrefixRecord>& prefixe
   nlohmann::json out{{"prefixes", nlohmann::json::array()}};
   for (const route::KeptPrefixRecord& prefix : prefixes) {
     out["prefixes"].push_back(route::to_json(prefix));
-    if (all) out["prefixes"].back()["app"] = prefix.app;
+    if (!all) continue;
+    nlohmann::json& one = out["prefixes"].back();
+    one["app"] = prefix.app;
+    if (!prefix.cause.empty()) one["reason"] = prefix.cause;
   }
   return json_response(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/engine/kept_prefixes.hpp"
 #include "backends/engine/prepare.hpp"
 #include "backends/graph/memory_plan.hpp"
 #include "backends/local/text_model.hpp"
@@ -136,6 +137,12 @@ void check_prefixes_of(const config::ModelEntry& model, std::uint32_t context,
     else
       counted.push_back({text, *tokens / block * block});
   }
+  if (constexpr std::size_t most = engine::KeptPrefixes::kMostInEngine; counted.size() > most)
+    out.warnings.push_back({policy::LintFinding::Level::warning,
+                            "keep: the manifests have " + std::to_string(counted.size()) +
+                                " prefixes of the model \"" + model.id + "\", and an engine keeps at most " +
+                                std::to_string(most) + ": remove some, or give some another model",
+                            counted[most].text.kept->at});
   std::uint64_t all = 0;
   for (std::size_t begin = 0, end = 0; begin < counted.size(); begin = end) {
     while (end < counted.size() && counted[end].text.app == counted[begin].text.app)

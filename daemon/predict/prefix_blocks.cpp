@@ -94,6 +94,11 @@ PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash
   return out;
 }
 
+const KeyedHash& print_key() {
+  static const KeyedHash key = KeyedHash::random();
+  return key;
+}
+
 std::uint64_t PrefixBlocks::key_of(const Holder& holder, std::uint64_t block) noexcept {
   const std::uint64_t mixed = (block ^ holder.salt) * 0x9E3779B97F4A7C15;
   return mixed ^ mixed >> 32;

@@ -27,9 +27,12 @@ struct PromptPrint {
   std::uint32_t tokens = 0;  // 0: not known
   std::vector<std::uint64_t> blocks = {};
 };
-// Of a chat: its tools and messages one after the other, so that a chat that goes on begins as it did, and so
-// does one whose message goes on.
+// A chat's print is of its tools and messages one after the other, so that a chat that goes on begins as it
+// did, and so does one whose message goes on.
 PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash& hash);
+
+// This process's key, so that prints taken by any of its threads can be compared.
+const KeyedHash& print_key();
 
 // Bytes that both begin with, in whole blocks.
 std::uint64_t common_bytes(const PromptPrint& a, const PromptPrint& b) noexcept;

@@ -68,7 +68,7 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
       metrics(m),
       journal(usage_journal),
       turns(std::make_shared<Turns>([] { return now().steady_ms; })),
-      predictor(KeyedHash::random(), device_groups(fleet.memory())),
+      predictor(predict::print_key(), device_groups(fleet.memory())),
       people(std::make_shared<People>(
           device_groups(fleet.memory()),
           [&workers](const People::Kinds& kinds) { workers.hold_yielding(kinds); })),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <variant>
 
 #include <spdlog/spdlog.h>
@@ -23,10 +24,16 @@ static_assert(kStates.size() == static_cast<std::size_t>(KeptState::failed) + 1)
 // A prefix under which an engine has died so often is suspect: it is not computed again before a reload.
 constexpr std::uint32_t kMostDeaths = 2;
 
+// The engine has as many prefixes as it keeps.
+bool is_full(const Error& error) noexcept {
+  return error.code == ErrorCode::overloaded && error.param == "keep";
+}
+
 // The engine's or its machine's trouble, which another time may not meet.
-bool passes(ErrorCode code) noexcept {
-  switch (code) {
+bool passes(const Error& error) noexcept {
+  switch (error.code) {
     case ErrorCode::overloaded:
+      return !is_full(error);
     case ErrorCode::shutting_down:
     case ErrorCode::cancelled:
     case ErrorCode::worker_died:
@@ -40,16 +47,26 @@ bool is_death(ErrorCode code) noexcept {
   return code == ErrorCode::worker_died || code == ErrorCode::device_lost;
 }
 
-bool reads_control_tokens(const Prompt& prompt) {
-  const auto* const chat = std::get_if<ChatPrompt>(&prompt);
-  return chat != nullptr && chat->control_tokens_in_content;
+// The reason in words for the app, which must not learn how much others keep.
+std::string reason_for_app(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::token_limit_exceeded:  // these speak of the app's own prefixes alone
+    case ErrorCode::context_length_exceeded:
+    case ErrorCode::template_error:
+    case ErrorCode::invalid_value:
+      return error.message;
+    case ErrorCode::insufficient_memory:
+      return "The engine has no room for the prefix: all kept prefixes may take half of its KV.";
+    case ErrorCode::overloaded:
+      return "The engine keeps no further prefix: their number is limited for an app and for all apps.";
+    default:
+      return "The engine failed while it computed the prefix (" + std::string(to_string(error.code)) + ").";
+  }
 }
 
 // An engine that has computed one has the other.
-bool is_same(const KeptWish& a, const KeptWish& b) {
-  return a.role == b.role && a.limit == b.limit &&
-         reads_control_tokens(a.prompt) == reads_control_tokens(b.prompt) &&
-         (a.text == b.text || *a.text == *b.text);
+bool has_content_of(const KeptWish& a, const KeptWish& b) noexcept {
+  return a.content == b.content || a.content->digest == b.content->digest;
 }
 
 const KeptPrefixState* state_in(std::span<const KeptPrefixState> states, const KeptWish& wish) noexcept {
@@ -60,7 +77,7 @@ const KeptPrefixState* state_in(std::span<const KeptPrefixState> states, const K
 }
 
 bool is_whole(const KeptPrefixState& state) noexcept {
-  return state.tokens_in_memory + state.tokens_on_disk >= state.tokens;
+  return state.tokens_there >= state.tokens;
 }
 
 }  // namespace
@@ -75,7 +92,7 @@ std::optional<KeptState> kept_state_from(std::string_view text) noexcept {
   return static_cast<KeptState>(it - kStates.begin());
 }
 
-// Where the engine's answer to one attempt arrives.
+// Takes the engine's answer to one attempt.
 class KeptPrefixes::Sink final : public EventSink {
  public:
   Sink(KeptPrefixes& keeper, std::uint64_t attempt)
@@ -91,8 +108,9 @@ class KeptPrefixes::Sink final : public EventSink {
   const std::uint64_t attempt_;
 };
 
-KeptPrefixes::KeptPrefixes(asio::io_context& io, fleet::Fleet& fleet, predict::Predictor& predictor)
-    : io_(io), fleet_(fleet), predictor_(predictor), retry_(io) {
+KeptPrefixes::KeptPrefixes(asio::io_context& io, fleet::Fleet& fleet, predict::Predictor& predictor,
+                           std::function<std::time_t()> now)
+    : io_(io), fleet_(fleet), predictor_(predictor), now_(std::move(now)), retry_(io) {
   fleet_.watch(this);
 }
 KeptPrefixes::~KeptPrefixes() {
@@ -120,30 +138,25 @@ KeptPrefixes::Engine& KeptPrefixes::engine_of(const std::string& model, const st
 KeptPrefixes::Row* KeptPrefixes::row_of(Engine& engine, std::string_view app,
                                         std::string_view name) noexcept {
   const auto it = std::ranges::find_if(engine.rows, [&](const Row& row) {
-    return row.wanted->wish.app == app && row.wanted->wish.name == name;
+    return row.wish->app == app && row.wish->name == name;
   });
   return it == engine.rows.end() ? nullptr : &*it;
+}
+
+KeptPrefixes::Day KeptPrefixes::today() const {
+  const std::time_t now = now_();
+  std::tm utc{}, local{};
+  gmtime_r(&now, &utc);
+  localtime_r(&now, &local);
+  return {utc.tm_year * 366 + utc.tm_yday, local.tm_year * 366 + local.tm_yday};
 }
 
 // ---- what is wanted ---------------------------------------------------------------------------------------
 
 void KeptPrefixes::want(std::vector<KeptWish> wishes) {
   std::ranges::stable_sort(wishes, {}, &KeptWish::app);
-  const auto before = std::exchange(wanted_, {});
-  for (KeptWish& wish : wishes) {
-    // What nobody has read again keeps its print.
-    const auto known = std::ranges::find_if(before, [&](const auto& one) {
-      const KeptWish& old = one->wish;
-      return old.app == wish.app && old.name == wish.name && old.model == wish.model &&
-             old.compute == wish.compute && old.text == wish.text && is_same(old, wish);
-    });
-    if (known != before.end()) {
-      wanted_.push_back(*known);
-      continue;
-    }
-    auto print = std::make_shared<const predict::PromptPrint>(predictor_.print_of(wish.prompt, wish.app));
-    wanted_.push_back(std::make_shared<const Wanted>(Wanted{std::move(wish), std::move(print)}));
-  }
+  wanted_.clear();
+  for (KeptWish& wish : wishes) wanted_.push_back(std::make_shared<const KeptWish>(std::move(wish)));
   for (const auto& engine : engines_) {
     fill(*engine);
     drop_unwanted(*engine);
@@ -154,38 +167,42 @@ void KeptPrefixes::want(std::vector<KeptWish> wishes) {
 
 // Brings the engine's rows in line with what is wanted.
 void KeptPrefixes::fill(Engine& engine) {
-  std::vector<Row> rows;
-  for (const auto& wanted : wanted_) {
-    const KeptWish& wish = wanted->wish;
-    if (wish.model != engine.model) continue;
-    const bool at_once = wish.compute == config::KeptPrefix::Compute::load;
-    Row* const old = row_of(engine, wish.app, wish.name);
-    if (old == nullptr) {
-      rows.push_back({.wanted = wanted, .due = at_once});
+  const std::vector<Row> before = std::exchange(engine.rows, {});
+  std::map<Name, const Row*> known;
+  for (const Row& row : before) known.emplace(Name{row.wish->app, row.wish->name}, &row);
+  std::vector<Name> freed;
+  const auto drop = [&](const Row& old) {
+    if (old.state != KeptState::failed) freed.emplace_back(old.wish->app, old.wish->name);
+    if (old.state == KeptState::computing) give_up(engine);
+    engine.unwanted.emplace_back(old.wish->app, old.wish->name);
+  };
+  for (const auto& wish : wanted_) {
+    if (wish->model != engine.model) continue;
+    const bool at_once = wish->compute == config::KeptPrefix::Compute::load;
+    const auto found = known.find({wish->app, wish->name});
+    if (found == known.end()) {
+      engine.rows.push_back({.wish = wish, .due = at_once});
       continue;
     }
-    Row row = *old;
-    const bool was_asked_for = old->due || old->state != KeptState::waiting;
-    const bool same = is_same(old->wanted->wish, wish);
-    const bool was_read_again = old->wanted->wish.text != wish.text;
-    if (!same && old->state == KeptState::computing) give_up(engine);
-    if (!same || (was_read_again && old->state == KeptState::failed)) {
+    const Row& old = *found->second;
+    known.erase(found);
+    Row row = old;
+    const bool was_asked_for = old.due || old.state != KeptState::waiting;
+    const bool was_read_again = old.wish->content != wish->content;
+    if (!has_content_of(*old.wish, *wish)) {
+      // The engine forgets the old content first: the new one may fail, and must not leave the old one there.
+      if (was_asked_for) drop(old);
       row = {.due = was_asked_for};
+    } else if (old.wish->limit != wish->limit || (was_read_again && old.state == KeptState::failed)) {
+      if (old.state == KeptState::computing) give_up(engine);
+      row = {.due = was_asked_for, .held = old.held, .tokens = old.held ? old.tokens : 0};
     }
     row.due |= at_once && row.state == KeptState::waiting;
-    row.wanted = wanted;
-    rows.push_back(std::move(row));
+    row.wish = wish;
+    engine.rows.push_back(std::move(row));
   }
-  for (const Row& old : engine.rows) {
-    const KeptWish& wish = old.wanted->wish;
-    const bool stays = std::ranges::any_of(rows, [&](const Row& row) {
-      return row.wanted->wish.app == wish.app && row.wanted->wish.name == wish.name;
-    });
-    if (stays) continue;
-    if (old.state == KeptState::computing) give_up(engine);
-    engine.unwanted.emplace_back(wish.app, wish.name);
-  }
-  engine.rows = std::move(rows);
+  for (const auto& [name, old] : known) drop(*old);
+  for (const auto& [app, name] : freed) has_room(engine, app, name);
 }
 
 void KeptPrefixes::drop_unwanted(Engine& engine) {
@@ -195,9 +212,21 @@ void KeptPrefixes::drop_unwanted(Engine& engine) {
   for (const auto& [app, name] : std::exchange(engine.unwanted, {})) backend->drop_kept_prefix(app, name);
 }
 
+void KeptPrefixes::has_room(Engine& engine, std::string_view app, std::string_view name) {
+  for (Row& row : engine.rows) {
+    if (!row.error || (row.wish->app == app && row.wish->name == name)) continue;
+    const bool fits = row.error->code == ErrorCode::insufficient_memory || is_full(*row.error) ||
+                      (row.error->code == ErrorCode::token_limit_exceeded && row.wish->app == app);
+    if (!fits) continue;
+    row.state = KeptState::waiting;
+    row.due = true;
+    row.error.reset();
+  }
+}
+
 void KeptPrefixes::used(const std::string& app, const std::string& model, const std::string& backend) {
   const bool has_any = std::ranges::any_of(
-      wanted_, [&](const auto& wanted) { return wanted->wish.app == app && wanted->wish.model == model; });
+      wanted_, [&](const auto& wish) { return wish->app == app && wish->model == model; });
   Engine* engine = find(model, backend);
   if (engine == nullptr || !engine->open) {  // a request that waited for the load is the first to have it
     if (has_any) engine_of(model, backend).used_by.insert(app);
@@ -205,21 +234,26 @@ void KeptPrefixes::used(const std::string& app, const std::string& model, const 
   }
   if (engine->rows.empty()) return;
   const TimePoint now = Clock::now();
+  const Day day = today();
   const bool tells = now - engine->told_at >= kSettled;
   const bool asks = tells || std::ranges::any_of(engine->rows, [&](const Row& row) {
-                      return row.wanted->wish.app == app && row.state == KeptState::kept;
+                      return row.wish->app == app && row.state == KeptState::kept;
                     });
   const std::vector<KeptPrefixState> states =
       asks ? fleet_.kept_prefixes(model, backend) : std::vector<KeptPrefixState>{};
   for (Row& row : engine->rows) {
-    const KeptPrefixState* const state = state_in(states, row.wanted->wish);
+    const KeptPrefixState* const state = state_in(states, *row.wish);
     // Others' prompts do not push it out, whatever else the engine has computed since.
     if (tells && row.state == KeptState::kept && state != nullptr && is_whole(*state))
       tell_predictor(*engine, row, 0);
-    if (row.wanted->wish.app != app) continue;
+    if (row.wish->app != app) continue;
     const bool is_gone = row.state == KeptState::kept && state == nullptr && now - row.kept_at >= kSettled;
-    if (is_gone) row.state = KeptState::waiting;
-    row.due |= row.state == KeptState::waiting;
+    if (is_gone) {
+      row.state = KeptState::waiting;
+      row.held = false;
+    }
+    // On another day the template may write another prompt; for the same tokens the engine computes nothing.
+    row.due |= row.state == KeptState::waiting || (row.state == KeptState::kept && row.asked_on != day);
   }
   if (tells) engine->told_at = now;
   go_on_later(*engine);
@@ -236,14 +270,14 @@ void KeptPrefixes::engine_opens(const std::string& model, const std::string& bac
     engine.rests_until = {};
     for (Row& row : engine.rows) {
       if (row.deaths >= kMostDeaths) continue;
-      row = {.wanted = row.wanted,
-             .due = row.wanted->wish.compute == config::KeptPrefix::Compute::load,
+      row = {.wish = row.wish,
+             .due = row.wish->compute == config::KeptPrefix::Compute::load,
              .deaths = row.deaths};
     }
   }
   fill(engine);
   for (Row& row : engine.rows)
-    row.due |= row.state == KeptState::waiting && engine.used_by.contains(row.wanted->wish.app);
+    row.due |= row.state == KeptState::waiting && engine.used_by.contains(row.wish->app);
   engine.used_by.clear();
   drop_unwanted(engine);
   go_on(engine);
@@ -272,7 +306,7 @@ KeptPrefixes::Row* KeptPrefixes::next(Engine& engine) noexcept {
   Row* first = nullptr;
   for (Row& row : engine.rows) {
     if (!row.due) continue;
-    if (row.wanted->wish.app > engine.last_app) return &row;
+    if (row.wish->app > engine.last_app) return &row;
     if (first == nullptr) first = &row;
   }
   return first;
@@ -286,24 +320,27 @@ void KeptPrefixes::go_on_later(const Engine& engine) {
 }
 
 void KeptPrefixes::go_on(Engine& engine) {
-  if (stopped_ || !engine.open || engine.attempt != 0) return;
+  if (stopped_ || !engine.open) return;
+  drop_unwanted(engine);
+  if (engine.attempt != 0) return;
   Row* const row = next(engine);
   if (row == nullptr) return;
   if (Clock::now() < engine.rests_until) return look_again();
   Backend* const backend = fleet_.open_engine(engine.model, engine.backend);
   if (backend == nullptr) return;  // it closes
-  const KeptWish& wish = row->wanted->wish;
+  const KeptWish& wish = *row->wish;
   const std::uint64_t attempt = ++attempts_;
   engine.attempt = attempt;
   engine.computing = wish.name;
   engine.last_app = wish.app;
   row->state = KeptState::computing;
   row->due = false;
+  row->asked_on = today();
   CompletionRequest request;
   request.id = "kept-" + std::to_string(attempt);
   request.owner = wish.app;
-  request.prompt = wish.prompt;
-  request.wanted = ::flyball::Wanted::kept_prefix;
+  request.prompt = wish.content->prompt;
+  request.wanted = Wanted::kept_prefix;
   request.kept = wish.name;
   request.kept_limit = wish.limit;
   request.settings.place = config::QueuePlace::behind;
@@ -340,13 +377,15 @@ void KeptPrefixes::ended(std::uint64_t attempt, const Event& event) {
 }
 
 void KeptPrefixes::kept(Engine& engine, Row& row, const Usage& usage) {
+  const KeptWish& wish = *row.wish;
+  if (row.held && usage.prompt_tokens < row.tokens) has_room(engine, wish.app, wish.name);
   row.state = KeptState::kept;
-  row.why.clear();
+  row.held = true;
+  row.error.reset();
   row.deaths = 0;
   row.tokens = usage.prompt_tokens;
   row.kept_at = Clock::now();
   const std::uint32_t cached = std::min(usage.cached_tokens, usage.prompt_tokens);
-  const KeptWish& wish = row.wanted->wish;
   spdlog::info("prefix kept: {} tokens, {} of them were there | app={} prefix={} model={} backend={}",
                usage.prompt_tokens, cached, wish.app, wish.name, engine.model, engine.backend);
   tell_predictor(engine, row,
@@ -355,7 +394,7 @@ void KeptPrefixes::kept(Engine& engine, Row& row, const Usage& usage) {
 
 void KeptPrefixes::failed(Engine& engine, Row& row, const Error& error) {
   if (is_death(error.code)) ++row.deaths;
-  if (passes(error.code) && row.deaths < kMostDeaths) {
+  if (passes(error) && row.deaths < kMostDeaths) {
     row.state = KeptState::waiting;
     row.due = true;
     engine.rests_until = Clock::now() + kRetry;
@@ -363,8 +402,10 @@ void KeptPrefixes::failed(Engine& engine, Row& row, const Error& error) {
   }
   row.state = KeptState::failed;
   row.due = false;
-  row.why = error.message;
-  const KeptWish& wish = row.wanted->wish;
+  row.error = error;
+  const KeptWish& wish = *row.wish;
+  engine.unwanted.emplace_back(wish.app, wish.name);  // it may still hold what another day or limit allowed
+  if (std::exchange(row.held, false)) has_room(engine, wish.app, wish.name);
   spdlog::warn("prefix not kept: {} | app={} prefix={} model={} backend={} code={}", error.message, wish.app,
                wish.name, engine.model, engine.backend, to_string(error.code));
 }
@@ -375,7 +416,7 @@ void KeptPrefixes::tell_predictor(const Engine& engine, const Row& row, double c
     return one.model == engine.model && one.backend == engine.backend;
   });
   if (worker != workers.end())
-    predictor_.keeps(engine.model, state_of(*worker), *row.wanted->print, computed);
+    predictor_.keeps(engine.model, state_of(*worker), row.wish->content->print, computed);
 }
 
 void KeptPrefixes::look_again() {
@@ -394,19 +435,23 @@ bool KeptPrefixes::computes() const noexcept {
   return std::ranges::any_of(engines_, [](const auto& engine) { return engine->attempt != 0; });
 }
 
-KeptPrefixRecord KeptPrefixes::record_of(const Wanted& wanted, const std::string& backend,
+KeptPrefixRecord KeptPrefixes::record_of(const KeptWish& wish, const std::string& backend,
                                          std::span<const KeptPrefixState> states) const {
-  const KeptWish& wish = wanted.wish;
   KeptPrefixRecord out{.app = wish.app, .name = wish.name, .model = wish.model, .backend = backend};
   out.state = KeptState::waiting;
   Engine* const engine = find(wish.model, backend);
   const Row* const row = engine == nullptr ? nullptr : row_of(*engine, wish.app, wish.name);
   if (row != nullptr) {
     out.state = row->state;
-    out.why = row->why;
     out.tokens = row->tokens;
+    if (row->error) {
+      out.why = reason_for_app(*row->error);
+      out.cause = row->error->message;
+    }
   }
-  if (const KeptPrefixState* const state = state_in(states, wish)) {
+  // The engine's figures may be those of a content that it was told to drop.
+  const bool is_held = row != nullptr && row->held;
+  if (const KeptPrefixState* const state = is_held ? state_in(states, wish) : nullptr) {
     out.tokens = state->tokens;
     out.tokens_in_memory = state->tokens_in_memory;
     out.tokens_on_disk = state->tokens_on_disk;
@@ -429,12 +474,12 @@ std::vector<KeptPrefixRecord> KeptPrefixes::records(std::string_view app) const 
   if (wanted_.empty()) return out;
   const auto workers = fleet_.status();
   for (const auto& wanted : wanted_) {
-    const KeptWish& wish = wanted->wish;
+    const KeptWish& wish = *wanted;
     if (!app.empty() && wish.app != app) continue;
     const std::size_t before = out.size();
     for (const fleet::WorkerStatus& worker : workers)
       if (worker.model == wish.model && worker.state == fleet::WorkerState::ready)
-        out.push_back(record_of(*wanted, worker.backend, fleet_.kept_prefixes(wish.model, worker.backend)));
+        out.push_back(record_of(wish, worker.backend, fleet_.kept_prefixes(wish.model, worker.backend)));
     if (out.size() == before)
       out.push_back({.app = wish.app, .name = wish.name, .model = wish.model, .backend = {}});
   }
@@ -445,10 +490,10 @@ std::vector<KeptPrefixRecord> KeptPrefixes::records_at(std::string_view app, std
                                                        const std::string& backend) const {
   std::vector<KeptPrefixRecord> out;
   std::optional<std::vector<KeptPrefixState>> states;
-  for (const auto& wanted : wanted_) {
-    if (wanted->wish.app != app || wanted->wish.model != model) continue;
-    if (!states) states = fleet_.kept_prefixes(wanted->wish.model, backend);
-    out.push_back(record_of(*wanted, backend, *states));
+  for (const auto& wish : wanted_) {
+    if (wish->app != app || wish->model != model) continue;
+    if (!states) states = fleet_.kept_prefixes(wish->model, backend);
+    out.push_back(record_of(*wish, backend, *states));
   }
   return out;
 }

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,7 +23,7 @@
 #include "backends/backend.hpp"
 #include "config/kept_prefix.hpp"
 #include "daemon/fleet/fleet.hpp"
-#include "daemon/predict/prefix_blocks.hpp"
+#include "daemon/predict/kept_prompt.hpp"
 
 namespace flyball::predict {
 class Predictor;
@@ -33,11 +35,9 @@ namespace flyball::route {
 struct KeptWish {
   std::string app, name;
   std::string model;  // id
-  config::KeptPrefix::Role role = config::KeptPrefix::Role::system;
   config::KeptPrefix::Compute compute = config::KeptPrefix::Compute::load;
-  std::shared_ptr<const std::string> text;  // of the manifest; every reading of it brings another pointer
-  Prompt prompt;                            // that has the text
-  std::uint64_t limit = 0;                  // tokens that the app's prefixes may have together; 0: no limit
+  std::shared_ptr<const predict::KeptPrompt> content;  // not null; every reading of the manifest brings another
+  std::uint64_t limit = 0;  // tokens that the app's prefixes may have together; 0: no limit
 };
 
 enum class KeptState : std::uint8_t {
@@ -56,7 +56,8 @@ struct KeptPrefixRecord {
   std::string app, name, model;
   std::string backend;  // "": no engine has loaded the model
   KeptState state = KeptState::not_loaded;
-  std::string why = {};      // it failed
+  std::string why = {};      // it failed, in words for its app: they tell nothing of other apps
+  std::string cause = {};    // the engine's own words, for the operator; not recorded
   std::uint32_t tokens = 0;  // of whole blocks; 0: not known
   std::uint32_t tokens_in_memory = 0, tokens_on_disk = 0;
   std::uint64_t uses = 0, saved_tokens = 0;  // as the engine counts them; at most a heartbeat old
@@ -65,20 +66,23 @@ struct KeptPrefixRecord {
 
 class KeptPrefixes final : public fleet::Fleet::Watcher {
  public:
-  // How long an engine that refused a prefix for a reason that passes is left alone.
+  // An engine that refused a prefix for a reason that passes is left alone so long.
   static constexpr std::chrono::seconds kRetry{10};
   // An engine tells what it keeps with each heartbeat: until so long after a prefix was computed, its absence
   // there means nothing.
   static constexpr std::chrono::seconds kSettled{10};
 
-  // All outlive this, or stop() is called.
-  KeptPrefixes(boost::asio::io_context& io, fleet::Fleet& fleet, predict::Predictor& predictor);
+  // All outlive this, or stop() is called. now: the system's clock.
+  KeptPrefixes(boost::asio::io_context& io, fleet::Fleet& fleet, predict::Predictor& predictor,
+               std::function<std::time_t()> now = [] { return std::time(nullptr); });
   ~KeptPrefixes() override;
 
-  // All that is wanted from now on, those of an app in the order of its manifest. A prefix that failed is
-  // tried again if its manifest was read again.
+  // All that is wanted from now on, those of an app in the order of its manifest. Engines drop what changed or
+  // is gone before they are asked for anything. A prefix that failed is tried again if its manifest was read
+  // again.
   void want(std::vector<KeptWish> wishes);
-  // A request of the app has gone to the engine.
+  // A request of the app has gone to the engine. Its prefixes there are asked for again if they were asked for
+  // on another day: a chat template may write the date.
   void used(const std::string& app, const std::string& model, const std::string& backend);
   // Cancels what runs, and asks for nothing more.
   void stop();
@@ -97,19 +101,23 @@ class KeptPrefixes final : public fleet::Fleet::Watcher {
 
  private:
   class Sink;
-  struct Wanted {
-    KeptWish wish;
-    std::shared_ptr<const predict::PromptPrint> print;
+  using Name = std::pair<std::string_view, std::string_view>;  // app, prefix
+  // A day of the calendar, by UTC and by the machine's time zone: templates write either.
+  struct Day {
+    int utc = 0, local = 0;
+    bool operator==(const Day&) const = default;
   };
   // A prefix at one engine.
   struct Row {
-    std::shared_ptr<const Wanted> wanted = {};
+    std::shared_ptr<const KeptWish> wish = {};
     KeptState state = KeptState::waiting;
-    bool due = false;  // the engine is to be asked for it
-    std::string why = {};
+    bool due = false;   // the engine is to be asked for it
+    bool held = false;  // the engine has kept this content, and was not told to drop it
+    std::optional<Error> error = {};  // the state is failed
     std::uint32_t tokens = 0;
     std::uint32_t deaths = 0;  // in a row, of the engine while it computed it
     TimePoint kept_at{};
+    Day asked_on{};
   };
   struct Engine {
     std::string model, backend;
@@ -129,8 +137,11 @@ class KeptPrefixes final : public fleet::Fleet::Watcher {
   Engine& engine_of(const std::string& model, const std::string& backend);
   Engine* find(std::string_view model, std::string_view backend) const noexcept;
   static Row* row_of(Engine& engine, std::string_view app, std::string_view name) noexcept;
+  Day today() const;
   void fill(Engine& engine);
   void drop_unwanted(Engine& engine);
+  // An app's prefix is gone from the engine, or shorter: those that found no room are due again.
+  static void has_room(Engine& engine, std::string_view app, std::string_view name);
   static Row* next(Engine& engine) noexcept;
   void go_on(Engine& engine);
   void go_on_later(const Engine& engine);
@@ -138,18 +149,19 @@ class KeptPrefixes final : public fleet::Fleet::Watcher {
   void retire(Ticket ticket);
   void ended(std::uint64_t attempt, const Event& event);
   void kept(Engine& engine, Row& row, const Usage& usage);
-  static void failed(Engine& engine, Row& row, const Error& error);
+  void failed(Engine& engine, Row& row, const Error& error);
   void tell_predictor(const Engine& engine, const Row& row, double computed);
   void look_again();
-  KeptPrefixRecord record_of(const Wanted& wanted, const std::string& backend,
+  KeptPrefixRecord record_of(const KeptWish& wish, const std::string& backend,
                              std::span<const KeptPrefixState> states) const;
 
   boost::asio::io_context& io_;
   fleet::Fleet& fleet_;
   predict::Predictor& predictor_;
+  const std::function<std::time_t()> now_;
   boost::asio::steady_timer retry_;
-  std::vector<std::shared_ptr<const Wanted>> wanted_;  // by app, those of an app in the order of its manifest
-  std::vector<std::unique_ptr<Engine>> engines_;       // that were open once
+  std::vector<std::shared_ptr<const KeptWish>> wanted_;  // by app, those of an app in its manifest's order
+  std::vector<std::unique_ptr<Engine>> engines_;         // that were open once
   std::uint64_t attempts_ = 0;
   bool looks_again_ = false;
   bool stopped_ = false;

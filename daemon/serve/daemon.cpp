@@ -1,6 +1,7 @@
 #include "config/app_models.hpp"
 #include "daemon/serve/daemon.hpp"
 #include "daemon/api/gateway.hpp"
+#include "daemon/api/kept_prompt.hpp"
 #include "daemon/api/table/codecs.hpp"
 #include "daemon/serve/start_signals.hpp"
 
@@ -223,7 +224,10 @@ class Daemon {
                                                   own_engines_of(**settings).size());
             !fits)
           settings = pass(fits);
-      if (settings) read_measured(**settings, engines_, ledger_, files.digests);
+      if (settings) {
+        read_measured(**settings, engines_, ledger_, files.digests);
+        api::read_kept_prompts(**settings);
+      }
       asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
         files_ = std::move(files);
         use(std::move(settings));
@@ -623,6 +627,7 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   auto engines = calibrate::engines_of(report, config);
   auto ledger = ledger_of(state.database);
   read_measured(**settings, engines, ledger, files.digests);
+  api::read_kept_prompts(**settings);
   warn_of_files(**settings);
   auto ended =
       Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),

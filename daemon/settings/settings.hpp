@@ -12,6 +12,7 @@
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "daemon/measure/book.hpp"
+#include "daemon/predict/kept_prompt.hpp"
 #include "daemon/probe/model_files.hpp"
 #include "policy/tree.hpp"
 
@@ -22,6 +23,8 @@ struct Settings {
   config::Config config;
   std::shared_ptr<const policy::Tree> tree;
   std::vector<config::AppManifest> apps;
+  // One for each entry of the apps' `keep`, in their order (api::read_kept_prompts). Null: no app has any.
+  std::shared_ptr<const std::vector<std::shared_ptr<const predict::KeptPrompt>>> kept;
   measure::Book measured;  // by calibrate, as of the reload
   probe::ModelFilesRead files;
   std::filesystem::path unused_policy;  // a policy.yaml beside config.yaml that says something else; "": none

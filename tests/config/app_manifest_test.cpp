@@ -197,6 +197,26 @@ TEST_F(Manifests, AnAppKeepsSixteenPrefixesAtMost) {
   EXPECT_THAT(app.error().message, HasSubstr("keep: has 17, the limit is 16"));
 }
 
+TEST_F(Manifests, TheKeptPrefixesOfAllManifestsHaveSixtyFourMiBAtMost) {
+  write("long", std::string(kMaxKeptPrefixBytes, 'x'));
+  const std::size_t most = kMaxKeptBytes / kMaxKeptPrefixBytes;
+  const auto manifest = [&](const std::string& app, std::size_t prefixes) {
+    std::string text = "schema: flyball.app/v1\napp: " + app + "\nkeep:\n";
+    for (std::size_t i = 0; i < prefixes; ++i) text += "  p" + std::to_string(i) + ": {file: ../long}\n";
+    write("apps.d/" + app + ".yaml", text);
+  };
+  fs::create_directories(dir_ / "apps.d");
+  manifest("a", most - 1);
+  manifest("b", 1);
+  EXPECT_TRUE(load_apps_all(dir_ / "apps.d"));
+  manifest("b", 2);
+  const auto apps = load_apps_all(dir_ / "apps.d");
+  ASSERT_FALSE(apps);
+  ASSERT_EQ(apps.error().size(), 1U);
+  EXPECT_THAT(apps.error()[0].message, HasSubstr("have 71303168 bytes together, the limit is 67108864"));
+  EXPECT_THAT(apps.error()[0].where, EndsWith("b.yaml:5:3"));
+}
+
 TEST(CrossCheck, AKeptPrefixNeedsAModelThatIsOpenToItsApp) {
   const auto findings = [](const std::string& config, const std::string& app) {
     const auto read = parse_config(

@@ -132,6 +132,18 @@ class KeptPrefixesTest(SmallModelTest):
             self.assertEqual(checked.returncode, 0, checked.stdout)
             self.assertRegex(checked.stdout, r"keep\.text has \d+ tokens .* too short to be kept")
 
+    def test_check_warns_of_more_prefixes_than_an_engine_keeps(self):
+        with self.daemon(preload="") as daemon:
+            for n in range(16):  # and the example app's
+                keep = "".join("  p%d: {text: \"%s %s\"}\n" % (i, " ".join("word%d" % (i * w) for w in range(20)), n)
+                               for i in range(16))
+                with open(os.path.join(daemon.dir.name, "apps.d", "more%d.yaml" % n), "w") as out:
+                    out.write("schema: flyball.app/v1\napp: more%d\nkey_sha256: %064x\nkeep:\n%s" % (n, n, keep))
+            checked = flyball("check", daemon.config)
+            self.assertEqual(checked.returncode, 0, checked.stdout)
+            self.assertRegex(checked.stdout, r"the manifests have 257 prefixes of the model \"small\", and an engine "
+                             r"keeps at most 256")
+
     def test_a_daemon_drains_although_a_prefix_is_computed(self):
         with self.daemon() as daemon:
             daemon.wait_for_log("engine ready")

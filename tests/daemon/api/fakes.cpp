@@ -112,10 +112,11 @@ bool FakeBackend::step(Running& r) {
     });
     kept.push_back({.owner = r.request.owner,
                     .name = r.request.kept,
-                    .tokens = kFakeKeptTokens,
-                    .tokens_in_memory = kFakeKeptTokens});
+                    .tokens = kept_tokens,
+                    .tokens_in_memory = kept_tokens,
+                    .tokens_there = kept_tokens});
     Done done;
-    done.usage.prompt_tokens = kFakeKeptTokens;
+    done.usage.prompt_tokens = kept_tokens;
     return end(done);
   }
   if (r.request.wanted != Wanted::answer) {

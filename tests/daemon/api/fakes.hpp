@@ -49,6 +49,7 @@ class FakeBackend final : public Backend {
   std::vector<KeptPrefixState> kept_prefixes() const override { return kept; }
   void drop_kept_prefix(const std::string& owner, const std::string& name) override {
     dropped.emplace_back(owner, name);
+    std::erase_if(kept, [&](const KeptPrefixState& one) { return one.owner == owner && one.name == name; });
   }
 
   // For manual scripts: so many tokens of every running request, or of those that came first.
@@ -57,8 +58,9 @@ class FakeBackend final : public Backend {
   std::function<Script(const CompletionRequest&)> script = [](const CompletionRequest&) { return Script{}; };
   // The answer to every request for a prompt alone.
   std::vector<Token> prompt{11, 12, 11, 999, 0, 1, 2};
-  // What it keeps, with all blocks in memory, until a test says otherwise.
+  // The prefixes that it keeps, with all blocks in memory, until a test says otherwise.
   std::vector<KeptPrefixState> kept;
+  std::uint32_t kept_tokens = kFakeKeptTokens;  // of every prefix
   std::vector<std::pair<std::string, std::string>> dropped;  // owner and name
   std::string prompt_text = "the \"prompt\"'s text";
   std::vector<CompletionRequest> started;

@@ -1,12 +1,16 @@
-// Which prefixes engines are asked for, when, and what is left alone.
+// Kept prefixes: when engines are asked for them, and when engines are left alone.
 #include "daemon/route/kept_prefixes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "daemon/api/kept_prompt.hpp"
+#include "daemon/api/views.hpp"
 #include "daemon/predict/predictor.hpp"
 #include "tests/daemon/api/inference.hpp"
 
@@ -17,25 +21,32 @@ using nlohmann::json;
 using route::KeptState;
 using route::KeptWish;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Compute = config::KeptPrefix::Compute;
 
 KeptWish wish(const std::string& app, const std::string& name, const std::string& text = "some text",
               Compute compute = Compute::load, const std::string& model = "demo") {
+  predict::KeptPrompt content;
+  content.prompt = TextPrompt{text};
+  std::ranges::copy_n(text.begin(), std::min(text.size(), content.digest.size()), content.digest.begin());
   return {.app = app,
           .name = name,
           .model = model,
           .compute = compute,
-          .text = std::make_shared<const std::string>(text),
-          .prompt = TextPrompt{text},
+          .content = std::make_shared<const predict::KeptPrompt>(std::move(content)),
           .limit = 1000};
 }
+
+using Named = std::pair<std::string, std::string>;  // app, prefix
 
 struct Keeper : ::testing::Test {
   boost::asio::io_context io;
   FakeFleet fleet{io};
+  std::uint64_t processes = 0;
   predict::Predictor predictor;
-  route::KeptPrefixes kept{io, fleet, predictor};
+  std::time_t now = 1'000'000;
+  route::KeptPrefixes kept{io, fleet, predictor, [this] { return now; }};
 
   void run() {
     io.restart();
@@ -57,13 +68,20 @@ struct Keeper : ::testing::Test {
   void manual(FakeBackend& engine) {
     engine.script = [](const CompletionRequest&) { return Script{.manual = true}; };
   }
-  void fails(FakeBackend& engine, ErrorCode code) {
-    engine.script = [code](const CompletionRequest&) {
-      Script script;
-      script.fail_after = 0;
-      script.error = {code, "It failed.", {}, {}};
-      return script;
+  void fails(FakeBackend& engine, ErrorCode code, const std::string& param = {}) {
+    engine.script = [this, code, param](const CompletionRequest&) { return failure(code, param); };
+  }
+  // Only the prefix of this name fails.
+  void fails_at(FakeBackend& engine, const std::string& name, ErrorCode code) {
+    engine.script = [this, name, code](const CompletionRequest& request) {
+      return request.kept == name ? failure(code, "keep") : Script{};
     };
+  }
+  static Script failure(ErrorCode code, const std::string& param) {
+    Script script;
+    script.fail_after = 0;
+    script.error = {code, "It failed.", param, {}};
+    return script;
   }
 };
 
@@ -138,15 +156,142 @@ TEST_F(Keeper, AReloadAsksForChangedTextsAndDropsWhatIsGone) {
   run();
   EXPECT_THAT(asked(), ElementsAre("a/changes"));
   EXPECT_EQ(std::get<TextPrompt>(engine.started[0].prompt).text, "another text");
-  EXPECT_THAT(engine.dropped, ElementsAre(std::pair<std::string, std::string>("a", "goes"),
-                                          std::pair<std::string, std::string>("b", "goes")));
+  EXPECT_THAT(engine.dropped, ElementsAre(Named("a", "changes"), Named("a", "goes"), Named("b", "goes")));
   EXPECT_EQ(kept.records().size(), 2U);
-  engine.started.clear();
-  KeptWish as_user = wish("a", "same");
-  as_user.role = config::KeptPrefix::Role::user;
-  kept.want({as_user, wish("a", "changes", "another text")});
+}
+
+TEST_F(Keeper, AChangedTextThatFailsLeavesNothingOfTheOldOne) {
+  fleet.open("demo", "cpu");
+  kept.want({wish("a", "rules", "old")});
   run();
-  EXPECT_THAT(asked(), ElementsAre("a/same")) << "another role is another beginning";
+  FakeBackend& engine = fleet.backend("demo", "cpu");
+  ASSERT_EQ(engine.kept.size(), 1U);
+  fails(engine, ErrorCode::context_length_exceeded);
+  kept.want({wish("a", "rules", "new")});
+  EXPECT_THAT(engine.kept, IsEmpty()) << "it is dropped before the new one is asked for";
+  engine.kept = {{.owner = "a", .name = "rules", .tokens = 64, .tokens_in_memory = 64, .uses = 3}};
+  run();
+  const auto records = kept.records_at("a", "demo", "cpu");
+  EXPECT_EQ(records.at(0).state, KeptState::failed);
+  EXPECT_EQ(records.at(0).tokens_in_memory, 0U) << "these were the old text's";
+  EXPECT_EQ(records.at(0).uses, 0U);
+}
+
+// The engine counts 100 tokens at most.
+TEST_F(Keeper, AReloadThatFitsAsAWholeIsKeptInAnyOrder) {
+  FakeBackend& engine = fleet.backend("demo", "cpu");
+  std::map<std::string, std::size_t> sizes;  // by name, as the engine holds them
+  engine.script = [&](const CompletionRequest& request) {
+    for (const auto& [owner, name] : engine.dropped) sizes.erase(name);
+    engine.dropped.clear();
+    const std::size_t size = std::stoul(std::get<TextPrompt>(request.prompt).text);
+    std::size_t sum = size;
+    for (const auto& [name, has] : sizes) sum += name == request.kept ? 0 : has;
+    if (sum > 100) return failure(ErrorCode::token_limit_exceeded, "keep");
+    sizes[request.kept] = size;
+    return Script{};
+  };
+  fleet.open("demo", "cpu");
+  kept.want({wish("a", "1", "20"), wish("a", "2", "80")});
+  run();
+  kept.want({wish("a", "1", "80"), wish("a", "2", "20")});
+  run();
+  EXPECT_EQ(state("a", "1"), KeptState::kept);
+  EXPECT_EQ(state("a", "2"), KeptState::kept);
+}
+
+TEST_F(Keeper, APrefixThatFoundNoRoomIsDueAgainWhenAnotherIsDropped) {
+  FakeBackend& engine = fleet.backend("demo", "cpu");
+  for (const ErrorCode code :
+       {ErrorCode::insufficient_memory, ErrorCode::token_limit_exceeded, ErrorCode::overloaded}) {
+    const KeptWish small = wish("a", "small"), large = wish("a", "large"), other = wish("b", "own");
+    fails_at(engine, "large", code);
+    kept.want({small, large, other});
+    fleet.open("demo", "cpu", ++processes);
+    run();
+    ASSERT_EQ(state("a", "large"), KeptState::failed) << to_string(code);
+    engine.started.clear();
+    kept.want({small, large});
+    run();
+    if (code == ErrorCode::token_limit_exceeded) {
+      EXPECT_THAT(asked(), IsEmpty()) << "the limit is the app's, and the one that went was another's";
+    } else {
+      EXPECT_THAT(asked(), ElementsAre("a/large")) << to_string(code);
+    }
+    engine.started.clear();
+    kept.want({large});
+    run();
+    EXPECT_THAT(asked(), ElementsAre("a/large")) << to_string(code);
+    kept.want({});
+    fleet.close("demo", "cpu");
+  }
+}
+
+TEST_F(Keeper, APrefixThatFoundNoRoomIsDueAgainWhenAnotherShrinks) {
+  FakeBackend& engine = fleet.backend("demo", "cpu");
+  fails_at(engine, "large", ErrorCode::insufficient_memory);
+  engine.kept_tokens = 64;
+  kept.want({wish("a", "large"), wish("a", "small")});
+  fleet.open("demo", "cpu");
+  run();
+  ASSERT_EQ(state("a", "large"), KeptState::failed);
+  engine.started.clear();
+  now += 2 * 86'400;
+  engine.kept_tokens = 48;
+  kept.used("a", "demo", "cpu");
+  run();
+  EXPECT_THAT(asked(), ElementsAre("a/small", "a/large"));
+}
+
+TEST_F(Keeper, AnEngineThatIsFullOfPrefixesIsNotAskedAgainAndGoesOnWithOthers) {
+  FakeBackend& engine = fleet.backend("demo", "cpu");
+  fails_at(engine, "one-more", ErrorCode::overloaded);
+  kept.want({wish("a", "one-more"), wish("b", "rules")});
+  fleet.open("demo", "cpu");
+  run();
+  EXPECT_EQ(state("a", "one-more"), KeptState::failed);
+  EXPECT_EQ(state("b", "rules"), KeptState::kept) << "the engine does not rest for it";
+  EXPECT_THAT(kept.records("a").at(0).why, HasSubstr("keeps no further prefix"));
+  kept.used("a", "demo", "cpu");
+  run();
+  EXPECT_THAT(asked(), ElementsAre("a/one-more", "b/rules"));
+}
+
+TEST_F(Keeper, ARequestOnAnotherDayHasThePrefixAskedForAgain) {
+  fleet.open("demo", "cpu");
+  kept.want({wish("a", "rules"), wish("b", "rules")});
+  run();
+  ASSERT_EQ(asked().size(), 2U);
+  kept.used("a", "demo", "cpu");
+  run();
+  EXPECT_EQ(asked().size(), 2U) << "it is the same day";
+  now += 86'400;
+  run();
+  EXPECT_EQ(asked().size(), 2U) << "nobody uses it";
+  kept.used("a", "demo", "cpu");
+  EXPECT_EQ(kept.records("a").at(0).tokens_in_memory, kFakeKeptTokens) << "it is there meanwhile";
+  run();
+  EXPECT_THAT(asked(), ElementsAre("a/rules", "b/rules", "a/rules"));
+  EXPECT_EQ(state("a", "rules"), KeptState::kept);
+  kept.used("a", "demo", "cpu");
+  run();
+  EXPECT_EQ(asked().size(), 3U);
+}
+
+TEST_F(Keeper, AnAppIsNotToldHowMuchOthersKeep) {
+  FakeBackend& engine = fleet.backend("demo", "cpu");
+  fails(engine, ErrorCode::insufficient_memory, "keep");
+  fleet.open("demo", "cpu");
+  kept.want({wish("a", "rules")});
+  run();
+  const auto record = kept.records("a").at(0);
+  EXPECT_EQ(record.cause, "It failed.") << "the engine's words, for the operator";
+  EXPECT_EQ(record.why, "The engine has no room for the prefix: all kept prefixes may take half of its KV.");
+  const auto reason = [&](bool all) {
+    return json::parse(api::prefixes_view({record}, all).body)["prefixes"][0]["reason"];
+  };
+  EXPECT_EQ(reason(true), record.cause);
+  EXPECT_EQ(reason(false), record.why);
 }
 
 TEST_F(Keeper, AReloadCancelsThePrefixThatIsComputedFromAnOldText) {
@@ -161,7 +306,7 @@ TEST_F(Keeper, AReloadCancelsThePrefixThatIsComputedFromAnOldText) {
   EXPECT_EQ(std::get<TextPrompt>(engine.started.back().prompt).text, "new");
   kept.want({});
   EXPECT_EQ(engine.live(), 0U);
-  EXPECT_THAT(engine.dropped, ElementsAre(std::pair<std::string, std::string>("a", "rules")));
+  EXPECT_THAT(engine.dropped, ElementsAre(Named("a", "rules"), Named("a", "rules")));
 }
 
 TEST_F(Keeper, AFailureStaysUntilAReloadOrAnotherLoad) {
@@ -219,7 +364,7 @@ TEST_F(Keeper, AClosingEngineLosesItsTicketAndIsAskedForNothing) {
   EXPECT_THAT(engine.dropped, IsEmpty());
   fleet.open("demo", "cpu");
   EXPECT_EQ(engine.live(), 1U);
-  EXPECT_THAT(engine.dropped, ElementsAre(std::pair<std::string, std::string>("b", "rules")))
+  EXPECT_THAT(engine.dropped, ElementsAre(Named("a", "rules"), Named("b", "rules")))
       << "it was told once it was open";
 }
 
@@ -271,17 +416,24 @@ TEST_F(Keeper, TheRecordHasWhatTheEngineTells) {
   fleet.open("demo", "cpu");
   run();
   FakeBackend& engine = fleet.backend("demo", "cpu");
-  engine.kept.at(0) = {"a", "rules", 64, 16, 32, 3, 150};
+  engine.kept.at(0) = {.owner = "a",
+                       .name = "rules",
+                       .tokens = 64,
+                       .tokens_in_memory = 16,
+                       .tokens_on_disk = 48,
+                       .tokens_there = 16,
+                       .uses = 3,
+                       .saved_tokens = 150};
   const auto records = kept.records_at("a", "demo", "cpu");
   ASSERT_EQ(records.size(), 1U);
-  EXPECT_EQ(records[0].state, KeptState::partly_kept);
+  EXPECT_EQ(records[0].state, KeptState::partly_kept) << "the sums are enough, and some are in both places";
   EXPECT_EQ(records[0].tokens, 64U);
   EXPECT_EQ(records[0].tokens_in_memory, 16U);
-  EXPECT_EQ(records[0].tokens_on_disk, 32U);
+  EXPECT_EQ(records[0].tokens_on_disk, 48U);
   EXPECT_EQ(records[0].uses, 3U);
   EXPECT_EQ(records[0].saved_tokens, 150U);
   EXPECT_EQ(records[0].saved_ms, -1) << "nobody knows the engine's speed";
-  engine.kept.at(0).tokens_on_disk = 64;
+  engine.kept.at(0).tokens_there = 64;
   EXPECT_EQ(kept.records_at("a", "demo", "cpu")[0].state, KeptState::kept) << "the disk has all of it";
   EXPECT_THAT(kept.records_at("b", "demo", "cpu"), IsEmpty());
 }
@@ -341,6 +493,27 @@ TEST(KeptPrompt, ReadsControlTokensAsTheAppsChatsDo) {
   EXPECT_TRUE(std::get<ChatPrompt>(api::kept_prompt(app, prefix_of("p", "x"))).control_tokens_in_content);
 }
 
+TEST(KeptPrompt, IsReadOnceAndIsAllThatIsLeftOfTheText) {
+  const auto read = [](const std::string& text, config::KeptPrefix::Role role, bool control = false) {
+    auto settings = make_settings();
+    settings->apps[0].chat.control_tokens_in_content = control;
+    settings->apps[0].keep.push_back(prefix_of("p", text, role));
+    api::read_kept_prompts(*settings);
+    return settings;
+  };
+  using Role = config::KeptPrefix::Role;
+  const auto one = read("text", Role::system);
+  EXPECT_EQ(one->apps[0].keep[0].text, nullptr);
+  const auto wishes = api::kept_wishes(*one);
+  ASSERT_EQ(wishes.size(), 1U);
+  EXPECT_EQ(wishes[0].content, one->kept->at(0)) << "no copy is made";
+  const auto& digest = wishes[0].content->digest;
+  EXPECT_EQ(digest, read("text", Role::system)->kept->at(0)->digest);
+  EXPECT_NE(digest, read("texts", Role::system)->kept->at(0)->digest);
+  EXPECT_NE(digest, read("text", Role::user)->kept->at(0)->digest) << "another role is another beginning";
+  EXPECT_NE(digest, read("text", Role::system, true)->kept->at(0)->digest);
+}
+
 // ---- the daemon -------------------------------------------------------------------------------------------
 
 struct KeptInDaemon : ::testing::Test {
@@ -348,6 +521,7 @@ struct KeptInDaemon : ::testing::Test {
     auto settings = make_settings();
     settings->apps[0].keep.push_back(prefix_of("rules", text));  // alice's, of the default model
     settings->apps[1].keep.push_back(prefix_of("manual", text));
+    api::read_kept_prompts(*settings);
     return settings;
   }
   const std::string text = std::string(40 * 256, 'x');
@@ -426,7 +600,26 @@ TEST_F(KeptInDaemon, AReloadReachesTheEngines) {
   rig.service.reload(make_settings());
   run();
   EXPECT_EQ(rig.cpu().started.size(), 2U);
-  EXPECT_EQ(rig.cpu().dropped.size(), 1U);
+  EXPECT_THAT(rig.cpu().dropped, ElementsAre(Named("alice", "rules"), Named("alice", "rules")))
+      << "the old text, and then the new one";
+}
+
+TEST_F(KeptInDaemon, SettingsWhosePromptsWereNotReadAgainAskForNothing) {
+  rig.cpu().script = [](const CompletionRequest&) {
+    Script script;
+    script.fail_after = 0;
+    script.error = {ErrorCode::token_limit_exceeded, "It failed.", {}, {}};
+    return script;
+  };
+  rig.fleet.open("demo", "cpu");
+  run();
+  ASSERT_EQ(rig.cpu().started.size(), 1U);
+  rig.service.reload(std::make_shared<settings::Settings>(*rig.settings));  // figures were measured
+  run();
+  EXPECT_EQ(rig.cpu().started.size(), 1U);
+  rig.service.reload(with_prefixes(text));
+  run();
+  EXPECT_EQ(rig.cpu().started.size(), 2U) << "the manifests were read again";
 }
 
 // The first request after a load is predicted to find the prefix.
