@@ -36,7 +36,7 @@ struct KeptWish {
   std::string app, name;
   std::string model;  // id
   config::KeptPrefix::Compute compute = config::KeptPrefix::Compute::load;
-  std::shared_ptr<const predict::KeptPrompt> content;  // not null; every reading of the manifest brings another
+  std::shared_ptr<const predict::KeptPrompt> content;  // not null; every reading brings another
   std::uint64_t limit = 0;  // tokens that the app's prefixes may have together; 0: no limit
 };
 
@@ -77,12 +77,12 @@ class KeptPrefixes final : public fleet::Fleet::Watcher {
                std::function<std::time_t()> now = [] { return std::time(nullptr); });
   ~KeptPrefixes() override;
 
-  // All that is wanted from now on, those of an app in the order of its manifest. Engines drop what changed or
-  // is gone before they are asked for anything. A prefix that failed is tried again if its manifest was read
-  // again.
+  // All that is wanted from now on, those of an app in the order of its manifest. Engines first drop those
+  // that changed or are gone, and are then asked for others. A prefix that failed is tried again if its
+  // manifest was read again.
   void want(std::vector<KeptWish> wishes);
-  // A request of the app has gone to the engine. Its prefixes there are asked for again if they were asked for
-  // on another day: a chat template may write the date.
+  // A request of the app has gone to the engine. It is asked again for those of the app's prefixes that
+  // it was asked for on another day: a chat template may write the date.
   void used(const std::string& app, const std::string& model, const std::string& backend);
   // Cancels what runs, and asks for nothing more.
   void stop();

@@ -27,6 +27,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "backends/spill/shared_directory.hpp"
+#include "config/app_models.hpp"
 #include "daemon/calibrate/idle_refresh.hpp"
 #include "daemon/calibrate/measurements.hpp"
 #include "daemon/calibrate/unmeasured.hpp"
