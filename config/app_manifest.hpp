@@ -125,8 +125,8 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const 
 // The apps of this configuration: apps_dir's, or the shipped example app where it is "".
 Result<std::vector<AppManifest>> apps_of(const Config& config);
 std::expected<std::vector<AppManifest>, std::vector<Error>> apps_of_all(const Config& config);
-// What only both files together show: default_app and the models that apps name must exist, and the models
-// that keep prefixes must be open to their apps.
+// Checks what only both files together show: default_app and the models that apps name must exist, and the
+// models that keep prefixes must be open to their apps.
 std::vector<Error> cross_check(const Config& config, const std::vector<AppManifest>& apps);
 // JSON Schema of a manifest, from the table that the parser reads by.
 std::string app_schema();

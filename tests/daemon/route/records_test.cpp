@@ -485,9 +485,24 @@ TEST_F(Records, states_of_other_versions_are_read_as_they_stand) {
 TEST_F(Records, TheKeptPrefixesOfItsAppAreKept) {
   const auto settings = settings_by(kPolicy);
   route::Receipt receipt = decided(*settings->tree, "req-1", 5);
-  receipt.kept_prefixes = {
-      {"alice", "rules", "demo", "cpu", route::KeptState::partly_kept, "", 64, 16, 32, 3, 150, 12.5},
-      {"alice", "manual", "demo", "cpu", route::KeptState::failed, "It is \xff too long."}};
+  receipt.kept_prefixes = {{.app = "alice",
+                            .name = "rules",
+                            .model = "demo",
+                            .backend = "cpu",
+                            .state = route::KeptState::partly_kept,
+                            .tokens = 64,
+                            .tokens_in_memory = 16,
+                            .tokens_on_disk = 32,
+                            .uses = 3,
+                            .saved_tokens = 150,
+                            .saved_ms = 12.5},
+                           {.app = "alice",
+                            .name = "manual",
+                            .model = "demo",
+                            .backend = "cpu",
+                            .state = route::KeptState::failed,
+                            .why = "It is \xff too long.",
+                            .cause = "The operator alone reads this."}};
   receipt.kept_prefix = "rules";
   receipt.kept_prefix_tokens = 48;
   {
@@ -502,6 +517,7 @@ TEST_F(Records, TheKeptPrefixesOfItsAppAreKept) {
   EXPECT_EQ(shown["kept_prefixes"][0], told["kept_prefixes"][0]);
   EXPECT_EQ(shown["kept_prefixes"][1]["state"], "failed");
   EXPECT_EQ(shown["kept_prefixes"][1]["reason"], "It is \uFFFD too long.");
+  EXPECT_FALSE(shown.dump().contains("operator")) << "an app reads its receipts";
   EXPECT_EQ(shown["kept_prefix"], told["kept_prefix"]);
   ASSERT_TRUE(
       database.run("UPDATE decisions SET kept_prefixes = ?", {std::string(R"({"prefixes":[7,{}]})")}));
