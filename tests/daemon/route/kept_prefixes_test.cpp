@@ -169,8 +169,10 @@ TEST_F(Keeper, AChangedTextThatFailsLeavesNothingOfTheOldOne) {
   fails(engine, ErrorCode::context_length_exceeded);
   kept.want({wish("a", "rules", "new")});
   EXPECT_THAT(engine.kept, IsEmpty()) << "it is dropped before the new one is asked for";
-  engine.kept = {{.owner = "a", .name = "rules", .tokens = 64, .tokens_in_memory = 64, .uses = 3}};
   run();
+  // A heartbeat may bring the old text once more.
+  engine.kept.push_back({.owner = "a", .name = "rules", .tokens = 64, .tokens_in_memory = 64});
+  engine.kept.back().uses = 3;
   const auto records = kept.records_at("a", "demo", "cpu");
   EXPECT_EQ(records.at(0).state, KeptState::failed);
   EXPECT_EQ(records.at(0).tokens_in_memory, 0U) << "these were the old text's";
