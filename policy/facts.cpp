@@ -28,8 +28,17 @@ FactId kv_fact() {
   return id;
 }
 
-// Whether a model of so many bytes, by these facts, finds room with each engine of this machine as things
-// are.
+// Bytes that must be free for an engine to take a model that needs `bytes` of them. An engine that is kept
+// loaded ends for nobody's load, so it leaves room for the shared engine of its kind with the same model,
+// unless that has it already.
+std::int64_t room_for(const TargetInstance& instance, std::int64_t bytes, const Facts& facts) {
+  if (!instance.settings.keep_loaded) return bytes;
+  if (facts.is_true(facts.targets()->fact_of(instance.kind, TargetFact::loaded))) return bytes;
+  std::int64_t both = 0;
+  return __builtin_add_overflow(bytes, bytes, &both) ? std::numeric_limits<std::int64_t>::max() : both;
+}
+
+// Sets for each engine of this machine whether a model of so many bytes finds room there as things are.
 void derive_room(Facts& facts, std::int64_t bytes) {
   std::vector<FactId> from;
   for (const FactId id : {weights_fact(), kv_fact()})
@@ -44,7 +53,12 @@ void derive_room(Facts& facts, std::int64_t bytes) {
     else if (memory != nullptr && bytes > 0) {
       std::vector<FactId> all = from;
       all.push_back(id(TargetFact::memory_free));
-      facts.set_derived(id(TargetFact::fits_now), bytes <= std::get<std::int64_t>(memory->value),
+      if (instance.settings.keep_loaded)
+        if (const FactId shared = facts.targets()->fact_of(instance.kind, TargetFact::loaded);
+            facts.get(shared) != nullptr)
+          all.push_back(shared);
+      facts.set_derived(id(TargetFact::fits_now),
+                        room_for(instance, bytes, facts) <= std::get<std::int64_t>(memory->value),
                         std::move(all));
     }
   }

@@ -38,7 +38,7 @@ class Facts {
   void set(std::string_view name, FactValue value, std::string_view source,
            std::chrono::milliseconds age = {});
   void set(FactId id, FactValue value, std::string_view source, std::chrono::milliseconds age = {});
-  // What follows from these known facts: as old as the oldest of them.
+  // A fact that follows from these known ones, and is as old as the oldest of them.
   void set_derived(FactId id, FactValue value, std::vector<FactId> from);
   // Every fact of this source was found out that long before the decision.
   void set_age(std::string_view source, std::chrono::milliseconds age);
@@ -96,7 +96,8 @@ Facts in_catalogue(const Facts& facts, const Targets& targets);
 inline constexpr const char* kDerivedSource = "derived";  // of what follows from other facts
 // Derives facts from others, where nobody set them: workload.interactive; model.fits_gpu and
 // model.fits_memory, from these bytes and what is not promised of the machine's; backend.<id>.fits_now, from
-// what is free of it; what fastest.hpp says of measured engines; and backend.<kind>.* of a kind whose
+// what is free of it, which must be room for the shared engine, too, where an engine is kept loaded and the
+// shared one of its kind has not loaded the model; what fastest.hpp says of measured engines; and backend.<kind>.* of a kind whose
 // upstreams have ids of their own, from its first available one.
 void derive(Facts& facts);
 // For a case of other facts: what was derived is unknown again, what somebody set stays.

@@ -109,6 +109,9 @@ void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
   };
   const bool ready = worker.state == fleet::WorkerState::ready;
   set(TargetFact::loaded, ready);
+  // The memory of an engine that loads is reserved, and memory_free has it no more.
+  if (worker.state == fleet::WorkerState::starting && !worker.ending && worker.account_bytes > 0)
+    set(TargetFact::fits_now, true);
   set(TargetFact::queue_waiting, integer(worker.load.waiting));
   set(TargetFact::running, integer(worker.load.running));
   if (worker.load.kv_blocks_total > 0)

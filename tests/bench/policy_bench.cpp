@@ -17,12 +17,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace flyball::policy;
 
-Facts machine(bool unified, std::int64_t discrete) {
-  Facts facts;
-  for (const std::string_view backend : default_targets()->names()) {
+Facts machine(const Targets& targets, bool unified, std::int64_t discrete) {
+  Facts facts(targets);
+  for (const std::string_view backend : targets->names()) {
     const std::string prefix = "backend." + std::string(backend);
-    facts.set(prefix + ".available", backend == "cpu", "build");
-    if (backend != "cpu")
+    const bool is_cpu = flyball::config::kind_of(backend) == "cpu";
+    facts.set(prefix + ".available", is_cpu, "build");
+    if (!is_cpu)
       facts.set(prefix + ".reason", std::string("no upstream of this kind is configured"), "build");
   }
   facts.set("hardware.memory.unified", unified, "probe");
@@ -69,10 +70,10 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%s: %s\n", one->error().where.c_str(), one->error().message.c_str());
       return 1;
     }
-  const Figures rows[] = {measure("unified_memory", *tree, machine(true, 0)),
-                          measure("no_gpu", *tree, machine(false, 0)),
-                          measure("one_gpu", *tree, machine(false, 1)),
-                          measure("default", *tree, machine(false, 8)),
+  const Figures rows[] = {measure("unified_memory", *tree, machine(tree->targets, true, 0)),
+                          measure("no_gpu", *tree, machine(tree->targets, false, 0)),
+                          measure("one_gpu", *tree, machine(tree->targets, false, 1)),
+                          measure("default", *tree, machine(tree->targets, false, 8)),
                           measure("200 rules, none true", *large, large_policy_facts(1)),
                           measure("200 rules, all true", *large, large_policy_facts(2000)),
                           measure("predictions for 6 targets", *predicted, predicted_facts())};

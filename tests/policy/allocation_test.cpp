@@ -50,7 +50,7 @@ TEST(Decide, AllocatesNothingToPickByPredictions) {
 TEST(Decide, AllocatesNothingOnTheShippedPolicy) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
-  const Facts nothing, some = large_policy_facts(8);
+  const Facts nothing(tree->targets), some = in_catalogue(large_policy_facts(8), tree->targets);
   Decision decision;
   decide(*tree, nothing, decision);
   EXPECT_EQ(allocations_of([&] {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "config/config.hpp"
 #include "config/yaml.hpp"
 #include "policy/fact_text.hpp"
 
@@ -18,7 +19,14 @@ void set_facts(const config::Node* from, const std::string& row, policy::Facts& 
 
 }  // namespace
 
+policy::Tree shipped_policy() {
+  auto tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml");
+  EXPECT_TRUE(tree) << tree.error().where << ": " << tree.error().message;
+  return std::move(*tree);
+}
+
 std::vector<GuideRow> guide_rows() {
+  static const policy::Targets targets = shipped_policy().targets;
   const std::string path = std::string(FLYBALL_SOURCE_DIR) + "/tests/policy/decision_guide.yaml";
   std::vector<GuideRow> out;
   const auto text = config::read_text_file(path);
@@ -40,7 +48,7 @@ std::vector<GuideRow> guide_rows() {
                  field("warning"),
                  field("stand_in"),
                  field("elsewhere") == "true",
-                 {}};
+                 policy::Facts(targets)};
     const config::Node* machine = root->find("machines")->find(field("machine"));
     EXPECT_TRUE(machine) << row.id << ": no machine \"" << field("machine") << "\"";
     set_facts(machine, row.id, row.facts);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "policy/facts.hpp"
+#include "policy/tree.hpp"
 
 namespace flyball::testing {
 
@@ -16,6 +17,8 @@ struct GuideRow {
   policy::Facts facts;                  // what the row gives, nothing completed; source "row"
 };
 
+// Its engines of their own have facts in a row's catalogue.
+policy::Tree shipped_policy();
 // Adds a failure for every mistake in the file.
 std::vector<GuideRow> guide_rows();
 

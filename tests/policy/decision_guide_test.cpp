@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "config/config.hpp"
 #include "daemon/probe/hardware_facts.hpp"
 #include "policy/advice.hpp"
 #include "policy/scenario.hpp"
@@ -24,12 +23,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-policy::Tree shipped_policy() {
-  auto tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml");
-  EXPECT_TRUE(tree) << tree.error().where << ": " << tree.error().message;
-  return std::move(*tree);
-}
 
 void expect_warning(const GuideRow& row, const json& warnings) {
   if (row.warning.empty()) return;
@@ -116,11 +109,16 @@ Ran run(const std::string& arguments) {
 
 json as_json(const policy::Facts& facts) {
   json out = json::object();
-  const auto catalogue = policy::default_targets()->facts();
+  const auto catalogue = facts.targets()->facts();
   for (std::size_t i = 0; i < catalogue.size(); ++i)
     if (const policy::Fact* fact = facts.get(static_cast<policy::FactId>(i)))
       out[std::string(catalogue[i].name)] = std::visit([](const auto& v) { return json(v); }, fact->value);
   return out;
+}
+
+// As a policy writes it: an engine of its own has the profile in its name.
+std::string written(const std::string& backend, const std::string& profile) {
+  return backend + (profile.empty() || backend.contains(':') ? "" : ":" + profile);
 }
 
 void expect_advice(const GuideRow& row, const Ran& ran) {
@@ -128,8 +126,7 @@ void expect_advice(const GuideRow& row, const Ran& ran) {
   const json advice = json::parse(ran.out, nullptr, false);
   ASSERT_TRUE(advice.is_object()) << ran.out;
   EXPECT_EQ(advice["engine"], row.engine);
-  const std::string profile = advice["profile"];
-  EXPECT_EQ(advice["target"].get<std::string>() + (profile.empty() ? "" : ":" + profile), row.target);
+  EXPECT_EQ(written(advice["target"], advice["profile"]), row.target);
   EXPECT_TRUE(advice["rule"].is_string());
   EXPECT_FALSE(advice["because"].get<std::string>().empty());
   EXPECT_EQ(advice["path"].back(), advice["rule"]);
@@ -212,7 +209,7 @@ config::AppManifest manifest(const policy::Facts& facts) {
 
 // What neither a probe of this release nor a manifest can say: the fact is set as the probe's would be.
 void overlay(const policy::Facts& row, policy::Facts& hardware) {
-  const auto catalogue = policy::default_targets()->facts();
+  const auto catalogue = row.targets()->facts();
   for (std::size_t i = 0; i < catalogue.size(); ++i) {
     const auto id = static_cast<policy::FactId>(i);
     const std::string_view name = catalogue[i].name;
@@ -230,7 +227,8 @@ TEST(DecisionGuide, ByARequestOnAFakedMachine) {
     const config::AppManifest app = manifest(row.facts);
     settings->apps[0].workload = app.workload;
     settings->apps[0].privacy = app.privacy;
-    policy::Facts hardware = probe::facts_of(faked_probe(row.facts), {});
+    policy::Facts hardware =
+        policy::in_catalogue(probe::facts_of(faked_probe(row.facts), {}), row.facts.targets());
     overlay(row.facts, hardware);
     Rig rig(settings, std::move(hardware));
     BackendInfo& loaded = rig.cpu().info_of_the_model();
@@ -248,12 +246,10 @@ TEST(DecisionGuide, ByARequestOnAFakedMachine) {
     json receipt = json::parse(asking.answer().body, nullptr, false);
     ASSERT_TRUE(receipt.is_object());
     if (receipt.contains("receipt")) receipt = receipt["receipt"];
-    const std::string profile = receipt["target"]["profile"];
-    EXPECT_EQ(receipt["target"]["backend"].get<std::string>() + (profile.empty() ? "" : ":" + profile),
-              row.target);
+    const std::string backend = receipt["target"]["backend"];
+    EXPECT_EQ(written(backend, receipt["target"]["profile"]), row.target);
     EXPECT_EQ(receipt["engine"]["id"], row.engine);
     if (!row.warning.empty()) expect_warning(row, receipt["warnings"]);
-    const std::string backend = row.target.substr(0, row.target.find(':'));
     EXPECT_THAT(answer.field("x-flyball-route"), HasSubstr("backend=" + backend + ";"));
   }
 }

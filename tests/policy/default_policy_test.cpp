@@ -42,10 +42,11 @@ void PrintTo(const Row& one, std::ostream* out) {
   *out << one.name;
 }
 
-Facts facts_of(const Row& row, bool full) {
-  Facts facts;
-  for (const std::string_view backend : default_targets()->names())
-    facts.set("backend." + std::string(backend) + ".available", full || backend == "cpu", "test");
+Facts facts_of(const Tree& tree, const Row& row, bool full) {
+  Facts facts(tree.targets);
+  for (const std::string_view backend : tree.targets->names())
+    facts.set("backend." + std::string(backend) + ".available", full || config::kind_of(backend) == "cpu",
+              "test");
   const Machine& m = row.machine;
   facts.set("hardware.memory.unified", m.unified, "probe");
   facts.set("hardware.gpu.discrete_count", m.discrete, "probe");
@@ -71,7 +72,7 @@ TEST_P(ShippedPolicy, SendsItWhereTheGuideSays) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
   const auto answer = [&](bool full) {
-    Facts facts = facts_of(GetParam(), full);
+    Facts facts = facts_of(*tree, GetParam(), full);
     derive(facts);
     const Decision d = decide(*tree, facts);
     return d.target ? to_string(*d.target) + " " + d.rule->id : std::string("none");
@@ -259,6 +260,160 @@ INSTANTIATE_TEST_SUITE_P(
             "cpu no_gpu_production_streams"}),
     [](const auto& row) { return std::string(row.param.name); });
 
+// One model that matters has an engine of its own where people wait in few streams and that engine fits.
+struct CriticalRow {
+  const char* name;
+  Machine machine;
+  std::vector<std::string> fits;  // engines of their own whose fits_now is true; it is false of the others
+  const char* chosen;             // target and rule
+  Load load = {};
+  std::vector<std::pair<const char*, double>> measured = {};  // tokens/s of an engine
+  std::optional<bool> fits_gpu = {}, fits_memory = {};
+};
+void PrintTo(const CriticalRow& one, std::ostream* out) {
+  *out << one.name;
+}
+class ShippedPolicyCritical : public testing::TestWithParam<CriticalRow> {};
+
+TEST_P(ShippedPolicyCritical, HasAnEngineOfItsOwnWhereThatFits) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const CriticalRow& row = GetParam();
+  Load load = row.load;
+  load.fixed_critical = true;
+  load.privacy = "local_only";
+  Facts facts = facts_of(*tree, {row.name, row.machine, load, "", ""}, true);
+  for (const TargetInstance& target : tree->targets->instances())
+    if (target.is_own_engine())
+      facts.set(fact_of(target, TargetFact::fits_now), std::ranges::count(row.fits, target.id) == 1, "test");
+  for (const auto& [engine, tps] : row.measured)
+    facts.set(std::string("backend.") + engine + ".decode_tps", tps, "measured");
+  if (row.fits_gpu) facts.set("model.fits_gpu", *row.fits_gpu, "test");
+  if (row.fits_memory) facts.set("model.fits_memory", *row.fits_memory, "test");
+  derive(facts);
+  const Decision d = decide(*tree, facts);
+  ASSERT_NE(d.target, nullptr);
+  EXPECT_EQ(to_string(*d.target) + " " + d.rule->id, row.chosen);
+}
+
+const std::vector<std::string> kAllPinned{"cpu:pinned", "vulkan:pinned", "opencl:pinned"};
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ShippedPolicyCritical,
+    testing::Values(
+        CriticalRow{"laptop", kLaptop, kAllPinned, "cpu:pinned fixed_critical_on_cores"},
+        CriticalRow{"full_laptop", kLaptop, {}, "cpu no_gpu_any_load"},
+        CriticalRow{
+            "laptop_batch", kLaptop, kAllPinned, "cpu:background no_gpu_nobody_waits", {.kind = "batch"}},
+        CriticalRow{"laptop_seven_streams",
+                    kLaptop,
+                    kAllPinned,
+                    "cpu:pinned fixed_critical_on_cores",
+                    {.concurrency = 7}},
+        CriticalRow{
+            "laptop_eight_streams", kLaptop, kAllPinned, "cpu no_gpu_production_streams", {.concurrency = 8}},
+        CriticalRow{"laptop_model_too_large",
+                    kLaptop,
+                    kAllPinned,
+                    "cpu no_gpu_memory_too_small_of_people",
+                    {},
+                    {},
+                    {},
+                    false},
+        CriticalRow{"laptop_model_that_fits",
+                    kLaptop,
+                    kAllPinned,
+                    "cpu:pinned fixed_critical_on_cores",
+                    {},
+                    {},
+                    {},
+                    true},
+        CriticalRow{"apu", kApu, kAllPinned, "vulkan:pinned fixed_critical_in_one_memory"},
+        CriticalRow{"full_apu", kApu, {}, "vulkan unified_memory_few_streams"},
+        CriticalRow{
+            "apu_with_room_for_the_cores_alone", kApu, {"cpu:pinned"}, "vulkan unified_memory_few_streams"},
+        CriticalRow{"apu_measured_faster_on_cores",
+                    kApu,
+                    kAllPinned,
+                    "cpu:pinned fixed_critical_measured_cpu",
+                    {},
+                    {{"cpu", 30}, {"vulkan", 10}}},
+        CriticalRow{"full_apu_measured_faster_on_cores",
+                    kApu,
+                    {"vulkan:pinned"},
+                    "cpu unified_memory_measured_cpu",
+                    {},
+                    {{"cpu", 30}, {"vulkan", 10}}},
+        CriticalRow{"apu_measured_as_its_class",
+                    kApu,
+                    kAllPinned,
+                    "vulkan:pinned fixed_critical_in_one_memory",
+                    {},
+                    {{"cpu", 10}, {"vulkan", 30}}},
+        CriticalRow{"apu_measured_faster_by_opencl",
+                    kApu,
+                    kAllPinned,
+                    "opencl unified_memory_measured_opencl",
+                    {},
+                    {{"cpu", 10}, {"vulkan", 20}, {"opencl", 40}}},
+        CriticalRow{"rtx", kRtx4090, kAllPinned, "opencl:pinned fixed_critical_on_a_card_by_opencl"},
+        CriticalRow{"full_rtx", kRtx4090, {"cpu:pinned"}, "opencl one_gpu_one_user"},
+        CriticalRow{"radeon", kRadeon, kAllPinned, "opencl:pinned fixed_critical_on_a_card_by_opencl"},
+        CriticalRow{"full_radeon", kRadeon, {}, "opencl one_gpu_one_user"},
+        CriticalRow{"radeon_measured_faster_by_vulkan",
+                    kRadeon,
+                    kAllPinned,
+                    "vulkan:pinned fixed_critical_on_a_card_measured",
+                    {},
+                    {{"vulkan", 60}, {"opencl", 40}}},
+        CriticalRow{"radeon_measured_hardly_faster_by_vulkan",
+                    kRadeon,
+                    kAllPinned,
+                    "opencl:pinned fixed_critical_on_a_card_by_opencl",
+                    {},
+                    {{"vulkan", 41}, {"opencl", 40}}},
+        CriticalRow{"radeon_model_larger_than_the_card",
+                    kRadeon,
+                    kAllPinned,
+                    "cpu:pinned fixed_critical_on_cores",
+                    {},
+                    {},
+                    false,
+                    true},
+        CriticalRow{"full_radeon_model_larger_than_the_card",
+                    kRadeon,
+                    {"opencl:pinned"},
+                    "cpu weights_in_both_memories",
+                    {},
+                    {},
+                    false,
+                    true},
+        CriticalRow{"two_3090", kTwo3090, kAllPinned, "opencl:pinned fixed_critical_on_a_card_by_opencl"},
+        CriticalRow{"full_two_3090", kTwo3090, {}, "opencl several_gpus_few_streams"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+// Work that nobody waits for runs beside the cards in a second copy of the model, where that fits now.
+TEST(ShippedPolicy, CoresTakeBatchWorkWhereASecondCopyFits) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const auto chosen = [&](const Machine& machine, std::optional<bool> fits, const char* kind) {
+    Facts facts = facts_of(*tree, {"", machine, {.kind = kind, .privacy = "local_only"}, "", ""}, true);
+    if (fits) facts.set("backend.cpu:aside.fits_now", *fits, "test");
+    facts.set("backend.opencl.expected_total", std::int64_t{9000}, "test");
+    for (const char* engine : {"cpu", "cpu:aside"})
+      facts.set(std::string("backend.") + engine + ".expected_total", std::int64_t{4000}, "test");
+    derive(facts);
+    const Decision d = decide(*tree, facts);
+    return d.target ? to_string(*d.target) + " " + d.rule->id : std::string("none");
+  };
+  EXPECT_EQ(chosen(kRtx4090, true, "batch"), "cpu:aside one_gpu_cores_are_free");
+  EXPECT_EQ(chosen(kRtx4090, false, "batch"), "cpu:background one_gpu_nobody_waits");
+  EXPECT_EQ(chosen(kRtx4090, {}, "batch"), "cpu:background one_gpu_nobody_waits");
+  EXPECT_EQ(chosen(kTwo3090, true, "batch"), "cpu:aside several_gpus_cores_are_free");
+  EXPECT_EQ(chosen(kTwo3090, false, "batch"), "cpu:background several_gpus_batch");
+  EXPECT_EQ(chosen(kRtx4090, true, "chat"), "cpu one_gpu_one_user") << "people never stand aside";
+}
+
 // What was measured here comes before what the class of the machine suggests; upstreams come before both.
 struct MeasuredRow {
   const char* name;
@@ -276,7 +431,7 @@ TEST_P(ShippedPolicyMeasured, PassesOverTheSlowerEngine) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
   const MeasuredRow& row = GetParam();
-  Facts facts = facts_of({row.name, row.machine, row.load, "", ""}, true);
+  Facts facts = facts_of(*tree, {row.name, row.machine, row.load, "", ""}, true);
   const auto measured = [&](const char* backend, double tps) {
     if (tps == 0) return;
     facts.set(std::string("backend.") + backend + ".decode_tps", tps, "measured");
@@ -323,7 +478,7 @@ TEST(ShippedPolicy, VulkanSharesNoCardWithOpenCl) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
   const auto vulkan_of = [&](Machine machine, bool opencl, const char* kind) {
-    Facts facts = facts_of({"", machine, {.kind = kind}, "", ""}, true);
+    Facts facts = facts_of(*tree, {"", machine, {.kind = kind}, "", ""}, true);
     facts.set("backend.opencl.available", opencl, "test");
     derive(facts);
     const Decision d = decide(*tree, facts);
@@ -339,7 +494,7 @@ TEST(ShippedPolicy, VulkanSharesNoCardWithOpenCl) {
   }
   // The clearly faster engine has the card if both were measured there.
   const auto denied = [&](double opencl_tps, double vulkan_tps) {
-    Facts facts = facts_of({"", kRtx4090, {}, "", ""}, true);
+    Facts facts = facts_of(*tree, {"", kRtx4090, {}, "", ""}, true);
     if (opencl_tps > 0) facts.set("backend.opencl.decode_tps", opencl_tps, "measured");
     facts.set("backend.vulkan.decode_tps", vulkan_tps, "measured");
     derive(facts);
@@ -372,7 +527,7 @@ TEST(ShippedPolicy, EveryRuleSaysWhyAndWherefrom) {
 TEST(ShippedPolicy, SkippedEnginesAreInTheReceipt) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
-  const Decision d = decide(*tree, facts_of({"", kRtx4090, {.concurrency = 1}, "", ""}, false));
+  const Decision d = decide(*tree, facts_of(*tree, {"", kRtx4090, {.concurrency = 1}, "", ""}, false));
   ASSERT_GE(d.targets.size(), 2U);
   EXPECT_EQ(to_string(*d.targets[0].target), "opencl");
   EXPECT_EQ(d.targets[0].verdict, Verdict::unavailable);

@@ -1,6 +1,7 @@
 // Profiles with an engine of their own: what the file says, the targets and facts that follow, decisions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "config/engine_kinds.hpp"
@@ -168,6 +169,45 @@ TEST(OwnEngine, IsNoneOfTheFastestNorOutpaced) {
   EXPECT_EQ(facts.get("backend.cpu.outpaced")->value, FactValue(true));
   EXPECT_EQ(facts.get("backend.vulkan.outpaced")->value, FactValue(false));
   EXPECT_EQ(facts.get("backend.cpu:night.outpaced"), nullptr);
+}
+
+// What is kept loaded ends for nobody, so the shared engine must find room beside it.
+TEST(OwnEngine, KeptLoadedFitsWhereTheSharedOneFitsToo) {
+  const Tree tree = own_tree(R"(profiles:
+  night: {because: b, engine: own, nice: 10}
+  pinned: {because: b, engine: own, keep_loaded: true}
+)" + use_by_default("['cpu:night', 'cpu:pinned', cpu]"));
+  const auto fits = [&](std::int64_t free, const char* loaded, const char* engine) {
+    Facts facts = own_facts_without(tree, {});
+    facts.set("model.bytes", std::int64_t{900}, "model file");
+    facts.set("model.kv_bytes", std::int64_t{100}, "model file");
+    for (const TargetInstance& target : tree.targets->instances())
+      if (target.kind == "cpu") {
+        facts.set(fact_of(target, TargetFact::memory_free), free, "supervisor");
+        facts.set(fact_of(target, TargetFact::loaded), target.id == loaded, "supervisor");
+      }
+    derive(facts);
+    return std::get<bool>(facts.get("backend." + std::string(engine) + ".fits_now")->value);
+  };
+  EXPECT_TRUE(fits(1000, "", "cpu"));
+  EXPECT_TRUE(fits(1000, "", "cpu:night")) << "it ends for the shared one's load";
+  EXPECT_FALSE(fits(999, "", "cpu:night"));
+  EXPECT_FALSE(fits(1999, "", "cpu:pinned"));
+  EXPECT_TRUE(fits(2000, "", "cpu:pinned"));
+  EXPECT_TRUE(fits(1000, "cpu", "cpu:pinned")) << "the shared one has its memory already";
+  EXPECT_FALSE(fits(999, "cpu", "cpu:pinned"));
+  EXPECT_FALSE(fits(1999, "cpu:night", "cpu:pinned")) << "that is not the shared one";
+  EXPECT_TRUE(fits(0, "cpu:pinned", "cpu:pinned")) << "it has its memory already";
+}
+
+TEST(OwnEngine, KeptLoadedFitsNowhereWithAModelOfAnySize) {
+  const Tree tree = own_tree("profiles: {pinned: {because: b, engine: own, keep_loaded: true}}\n" +
+                             use_by_default("['cpu:pinned', cpu]"));
+  Facts facts = own_facts_without(tree, {});
+  facts.set("model.bytes", std::numeric_limits<std::int64_t>::max() - 1, "model file");
+  facts.set("backend.cpu:pinned.memory_free", std::int64_t{1} << 40, "supervisor");
+  derive(facts);
+  EXPECT_EQ(facts.get("backend.cpu:pinned.fits_now")->value, FactValue(false));
 }
 
 TEST(OwnEngine, FactsOfAnotherCatalogueAreTakenOver) {

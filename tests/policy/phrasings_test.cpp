@@ -66,7 +66,7 @@ void judge_facts(const config::Node& row, const Facts& facts, Judged& out) {
 
 Judged judge(const config::Node& row, const Tree& tree) {
   Judged out;
-  Facts facts;
+  Facts facts(tree.targets);
   const auto reading = read_scenario(row.find("say")->text, facts);
   if (!reading || !complete_scenario(facts)) {
     out.wrong.emplace_back("refused");

@@ -63,7 +63,7 @@ TEST(Program, AnswersAreThoseOfCompare) {
   std::size_t asked = 0;
   for (const Tree* tree : {&*shipped, &*large})
     for (const std::int64_t concurrency : {1, 1900, 2000}) {
-      const Facts facts = large_policy_facts(concurrency);
+      const Facts facts = in_catalogue(large_policy_facts(concurrency), tree->targets);
       const Decision decision = decide(*tree, facts);
       for (const ConditionTrace& trace : decision.conditions) {
         const Condition& condition = decision.condition(trace);

@@ -571,7 +571,7 @@ TEST(ShippedAdvice, WhereARuleHasAnEngineAndATargetHereTheOneStandsForTheOther) 
     const EngineEntry* engine = shipped_engines().find(rule.engine);
     ASSERT_TRUE(engine) << rule.id;
     EXPECT_TRUE(std::ranges::any_of(engine->here, [&](const Target& target) {
-      return target.backend == rule.use.front().backend;
+      return target.backend == config::kind_of(rule.use.front().backend);
     })) << rule.id;
   };
   for (const Rule& rule : tree->rules) check(check, rule);
@@ -584,7 +584,7 @@ TEST(ShippedAdvice, ExpertsAndFormatsAreMinded) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
   const auto mind = [&](const char* machine) {
-    Facts facts = words(machine);
+    Facts facts = in_catalogue(words(machine), tree->targets);
     EXPECT_TRUE(complete_scenario(facts));
     return warnings(decide(*tree, facts), facts);
   };
@@ -608,7 +608,7 @@ struct Answered {
 };
 Answered answer(std::string_view words) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
-  Facts facts;
+  Facts facts(tree->targets);
   const auto reading = read_scenario(words, facts);
   EXPECT_TRUE(tree && reading && complete_scenario(facts)) << words;
   const Decision decision = decide(*tree, facts);

@@ -124,11 +124,11 @@ TEST(WhyNot, AgreesWithTheDecision) {
   ASSERT_TRUE(tree);
   for (const char* words :
        {"mac", "laptop, 50 users", "RTX 4090, private, 16 users", "4 machines, 8 H100", "radeon, mixtral"}) {
-    Facts facts;
+    Facts facts(tree->targets);
     ASSERT_TRUE(read_scenario(words, facts));
     complete_scenario(facts);
     const Decision d = decide(*tree, facts);
-    for (const std::string_view backend : default_targets()->names()) {
+    for (const std::string_view backend : tree->targets->names()) {
       const json places = why_not(d, facts, Target{std::string(backend), "", 0, 0})["places"];
       std::size_t chosen = 0;
       for (const json& place : places) chosen += place["status"] == "chosen";

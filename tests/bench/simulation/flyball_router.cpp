@@ -53,15 +53,19 @@ measure::Book book_of(const MachineSpec& machine, const config::ModelEntry& entr
   return measure::Book(measured, engines, {&entry, 1});
 }
 
-// The machine in a report of the probe.
-policy::Facts hardware_of(const MachineSpec& machine) {
+// The machine in a report of the probe. It runs shared engines alone: those of profiles are not available.
+policy::Facts hardware_of(const MachineSpec& machine, const policy::Targets& targets) {
   probe::HardwareReport report;
   report.cpu.cores = report.cpu.threads = machine.cores;
   report.cpu.memory_total = report.cpu.memory_available = machine.pools.front().bytes;
   for (const EngineSpec& engine : machine.engines)
     if (const auto& kind = *config::find_engine_kind(engine.target); kind.has_devices())
       report.devices[kind].devices = machine.gpus;
-  return probe::facts_of(report, {});
+  policy::Facts facts = policy::in_catalogue(probe::facts_of(report, {}), targets);
+  for (const policy::TargetInstance& target : targets->instances())
+    if (target.is_own_engine())
+      facts.set(policy::fact_of(target, policy::TargetFact::available), false, "simulation");
+  return facts;
 }
 
 // The engine kinds of each pool of GPU memory open the GPU that has it. An integrated GPU is opened by one
@@ -80,7 +84,7 @@ class FlyballRouter final : public Router {
       : machine_(machine),
         tree_(tree),
         profiles_(route::profiles_of(tree)),
-        hardware_(hardware_of(machine)),
+        hardware_(hardware_of(machine, tree.targets)),
         file_(file_of(ModelSpec{})),
         model_(model_entry(ModelSpec{})),
         book_(book_of(machine, model_)),

@@ -126,8 +126,9 @@ std::int64_t number(const policy::Facts& facts, const char* name) {
 
 // The words of the pick in receipts.
 std::string picked(const policy::Tree& tree, const policy::Facts& facts) {
-  const policy::Decision decision = decide(tree, facts);
-  return decision.picks.empty() ? "" : pick_text(decision.picks[decision.picks.size() - 1], decision, facts);
+  const policy::Facts known = policy::in_catalogue(facts, tree.targets);
+  const policy::Decision decision = decide(tree, known);
+  return decision.picks.empty() ? "" : pick_text(decision.picks[decision.picks.size() - 1], decision, known);
 }
 policy::Tree shipped() {
   return std::move(*policy::parse_policy(config::default_policy_yaml(), "policy.yaml"));
