@@ -66,7 +66,7 @@ class Findings {
   int exit_code_ = kOk;
 };
 
-// config: of the models that its engines load; nullopt: the policy is checked alone.
+// config: of the models that its engines load; nullopt: their memory is not asked for.
 void check_policy(const std::string& name, const Result<std::string>& text,
                   const std::optional<config::Config>& config, Hardware& hardware, Findings& findings) {
   findings.checked(name);
@@ -193,7 +193,9 @@ int check(const CheckOptions& options) {
   if (!options.policy.empty())
     check_policy(options.policy, config::read_operators_file(options.policy), config, hardware, findings);
   else if (config)
-    check_policy(settings::policy_name(*config), settings::policy_text(*config), config, hardware, findings);
+    // The shipped policy asks whether an engine of its own fits before it uses one.
+    check_policy(settings::policy_name(*config), settings::policy_text(*config),
+                 config->policy_path.empty() ? std::nullopt : config, hardware, findings);
   if (!options.apps.empty() || config) {
     const auto apps = check_apps(options.apps, config, findings);
     const std::string folder = options.apps.empty() ? config->apps_dir.string() : options.apps;

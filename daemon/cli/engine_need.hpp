@@ -2,6 +2,8 @@
 // own have it beside the shared ones.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,15 +15,18 @@
 
 namespace flyball::cli {
 
-// Of the model that the entry names.
+// The file of the model that the entry names.
 Result<std::shared_ptr<const model::ModelFile>> open_model_file(const config::ModelEntry& model);
-// backend: an instance, "cpu" or "cpu:night". own_memory: it lies in devices' own.
+// backend: an instance, "cpu" or "cpu:night". own_memory: it lies in devices' own. threads: of the profile
+// that has the engine to itself; nullopt: the entry's.
 Result<MemoryNeed> need_on(const config::ModelEntry& model, const model::ModelFile& file,
-                           const std::string& backend, bool own_memory);
+                           const std::string& backend, bool own_memory,
+                           std::optional<std::uint32_t> threads = {});
 
-// A warning for each model whose shared engine and whose engine of its own do not fit together in the memory
-// that both lie in: one ends for the other at every turn. Models that cannot be read have none. Asks for the
-// hardware where an engine of its own computes on devices.
+// A warning for each model and pool of memory in which the model's engines, shared ones and those of profiles,
+// do not fit together: one ends for another at every turn. An engine that does not fit alone is left out, and
+// models that cannot be read have no warning. Asks for the hardware where an engine of its own computes on
+// devices.
 std::vector<policy::LintFinding> crowded_engines(const config::Config& config, const policy::Tree& tree,
                                                  Hardware& hardware);
 
