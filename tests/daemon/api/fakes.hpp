@@ -81,7 +81,8 @@ class FakeBackend final : public Backend {
 
 class FakeFleet final : public fleet::Fleet {
  public:
-  explicit FakeFleet(boost::asio::io_context& io) : io_(io) {}
+  explicit FakeFleet(boost::asio::io_context& io, fleet::MemoryStatus memory = {})
+      : memory_status(std::move(memory)), io_(io) {}
 
   void acquire(const std::string& model, const std::string& backend, Acquired callback,
                const fleet::Asker& asker) override;
@@ -91,6 +92,7 @@ class FakeFleet final : public fleet::Fleet {
   std::vector<std::string> engines() const override { return {"cpu", "vulkan"}; }
   fleet::MemoryStatus memory() override { return memory_status; }
   void watch(Watcher* one) override { watcher = one; }
+  void hold_yielding(const std::vector<std::string>& kinds) override { holds.push_back(kinds); }
   Backend* open_engine(const std::string& model, const std::string& id) override {
     return opened_.contains(model + "/" + id) ? &backend(model, id) : nullptr;
   }
@@ -122,6 +124,7 @@ class FakeFleet final : public fleet::Fleet {
   std::vector<Acquired> held;
   std::vector<std::string> acquired;
   std::vector<fleet::Asker> askers;
+  std::vector<std::vector<std::string>> holds;  // the engine kinds of each hold_yielding()
   Watcher* watcher = nullptr;
 
  private:

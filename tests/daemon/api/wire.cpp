@@ -59,9 +59,9 @@ std::vector<Answer> parse_answers(std::string_view bytes, bool& whole) {
 }
 
 Rig::Rig(std::shared_ptr<settings::Settings> with, policy::Facts hardware, store::Writer* store,
-         api::Codecs codecs, api::ConstraintVerdicts::Compile compile)
+         api::Codecs codecs, api::ConstraintVerdicts::Compile compile, fleet::MemoryStatus memory)
     : settings(std::move(with)),
-      fleet(io),
+      fleet(io, std::move(memory)),
       service(io, settings, std::move(hardware), fleet, store, {}, nullptr, codecs, compile) {
   spdlog::set_level(spdlog::level::off);
 }

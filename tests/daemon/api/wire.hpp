@@ -30,7 +30,8 @@ struct Rig {
   explicit Rig(std::shared_ptr<settings::Settings> with = make_settings(),
                policy::Facts hardware = make_hardware(), store::Writer* store = nullptr,
                api::Codecs codecs = api::all_codecs(),
-               api::ConstraintVerdicts::Compile compile = &api::ConstraintVerdicts::compile);
+               api::ConstraintVerdicts::Compile compile = &api::ConstraintVerdicts::compile,
+               fleet::MemoryStatus memory = {});
   FakeBackend& cpu(const std::string& model = "demo") { return fleet.backend(model, "cpu"); }
   FakeBackend& vulkan(const std::string& model = "demo") { return fleet.backend(model, "vulkan"); }
   // Runs the loop beside the service's threads until the condition holds; false after 30 s.
