@@ -370,6 +370,92 @@ TEST(Preload, StartsWhatThePolicyWouldAsk) {
   EXPECT_EQ(preload_targets(tree, with_gpu, {&other, 1}, model, {}), std::vector<std::string>{"opencl"});
 }
 
+// Engines that start with the daemon for one model that matters.
+struct CriticalTargets : testing::Test {
+  policy::Tree tree =
+      policy::parse_policy(
+          "schema: flyball.policy/v1\n"
+          "profiles:\n"
+          "  pinned: {because: b, engine: own, keep_loaded: true}\n"
+          "  plain: {because: b, engine: own}\n"
+          "rules:\n"
+          "  - {id: quick, because: b, when: {fact: workload.objective, eq: latency}, use: 'cpu:plain'}\n"
+          "  - {id: one, because: b, when: {fact: workload.fixed_critical, eq: true}, use: ['cpu:pinned', "
+          "cpu]}\n"
+          "default: {because: b, use: cpu}\n",
+          "policy.yaml")
+          .value();
+  policy::Facts hardware = seen(machine({}));
+  config::ModelEntry model;
+  std::vector<config::AppManifest> apps = std::vector<config::AppManifest>(1);
+
+  CriticalTargets() {
+    model.id = "m";
+    apps[0].id = "brain";
+    apps[0].workload.fixed_critical = true;
+    apps[0].models = {"m"};
+  }
+  std::vector<std::string> found(bool is_default = false) {
+    return critical_targets(tree, hardware, apps, model, is_default, {});
+  }
+};
+
+TEST_F(CriticalTargets, AreKeptLoadedForAnAppWithThatModelAlone) {
+  EXPECT_EQ(found(), std::vector<std::string>{"cpu:pinned"});
+  apps.push_back(apps[0]);
+  apps[1].id = "another";
+  EXPECT_EQ(found(), std::vector<std::string>{"cpu:pinned"}) << "each once";
+}
+
+TEST_F(CriticalTargets, AreNoneOfAnAppThatMayUseSeveralModels) {
+  apps[0].models = {"m", "other"};
+  EXPECT_TRUE(found().empty());
+  EXPECT_TRUE(found(true).empty()) << "nobody knows which of them matters";
+}
+
+TEST_F(CriticalTargets, AreThoseOfTheDefaultModelForAnAppThatNamesNone) {
+  apps[0].models.clear();
+  EXPECT_TRUE(found(false).empty());
+  EXPECT_EQ(found(true), std::vector<std::string>{"cpu:pinned"});
+}
+
+TEST_F(CriticalTargets, AreNoneOfAnotherModel) {
+  apps[0].models = {"other"};
+  EXPECT_TRUE(found(true).empty());
+}
+
+TEST_F(CriticalTargets, AreNoneOfAnAppThatDeclaresNothing) {
+  apps[0].workload.fixed_critical.reset();
+  EXPECT_TRUE(found().empty());
+  apps[0].workload.fixed_critical = false;
+  EXPECT_TRUE(found().empty());
+}
+
+TEST_F(CriticalTargets, AreNoEnginesThatAreNotKeptLoaded) {
+  apps[0].workload.objective = "latency";
+  EXPECT_TRUE(found().empty()) << "cpu:plain ends for want of work";
+}
+
+TEST_F(CriticalTargets, AreNoneWhereThePolicyFallsBackToASharedEngine) {
+  hardware = policy::in_catalogue(hardware, tree.targets);
+  hardware.set("backend.cpu:pinned.available", false, "test");
+  EXPECT_TRUE(found().empty());
+}
+
+// By the shipped policy, as much memory as both engines need.
+TEST_F(CriticalTargets, OfTheShippedPolicyFitBesideTheSharedEngine) {
+  tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml").value();
+  BackendInfo file;
+  file.weight_bytes = 1000;
+  const auto with_room = [&](std::uint64_t free) {
+    fleet::MemoryStatus memory;
+    memory.pools = {{"machine", 1 << 20, 0, free, 0, 0, {}}};
+    return critical_targets(tree, hardware, apps, model, false, memory, &file);
+  };
+  EXPECT_TRUE(with_room(1000).empty());
+  EXPECT_EQ(with_room(1 << 20), std::vector<std::string>{"cpu:pinned"});
+}
+
 // As its requests will be: by what is free, too.
 TEST(Preload, KnowsWhatMemoryIsFree) {
   const auto tree = policy::parse_policy(
