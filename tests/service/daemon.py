@@ -172,11 +172,14 @@ class Daemon:
         connection.close()
         return response.status, json.loads(text) if text.startswith("{") else text, response.headers
 
-    def events(self, path, body, timeout=180):
+    def events(self, path, body, timeout=180, key=None):
         """The events of a streamed answer of OpenAI's API, as they come; None is [DONE]."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            connection.request("POST", path, json.dumps(dict(body, stream=True)), {"content-type": "application/json"})
+            headers = {"content-type": "application/json"}
+            if key:
+                headers["authorization"] = "Bearer " + key
+            connection.request("POST", path, json.dumps(dict(body, stream=True)), headers)
             response = connection.getresponse()
             if response.status != 200:
                 raise AssertionError("%d: %s" % (response.status, response.read().decode()))
@@ -191,10 +194,10 @@ class Daemon:
         finally:
             connection.close()
 
-    def stream(self, body, on_event=None, timeout=180):
+    def stream(self, body, on_event=None, timeout=180, key=None):
         """The concatenated text, the finish reason, and whether [DONE] came. on_event(n) sees each piece come."""
         text, reason, done, n = "", None, False, 0
-        for event in self.events("/v1/completions", body, timeout):
+        for event in self.events("/v1/completions", body, timeout, key):
             if event is None:
                 done = True
                 continue

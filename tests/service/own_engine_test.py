@@ -7,10 +7,10 @@ import hashlib
 import http.client
 import json
 import os
-import re
 import shutil
 import signal
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -181,15 +181,77 @@ class OwnEngineTest(SmallModelTest):
             self.assertRegex(warnings[0], r"MiB are to be locked, the limit of locked memory \(RLIMIT_MEMLOCK\) is 64 KiB: "
                                           r"raise LimitMEMLOCK=")
 
+    def test_batch_work_stands_still_while_a_chat_is_answered_and_goes_on_after_it(self):
+        batch, chat = dict(GREEDY, model="small", max_tokens=900), dict(GREEDY, model="small", max_tokens=300)
+        with self.daemon("    nice: 19\n    yields: true") as daemon:
+            undisturbed = daemon.stream(batch, key=KEY)
+            self.assertEqual(undisturbed[1:], ("length", True))
+            self.ask(daemon)  # the engine of people is loaded
+            came, told, seen = threading.Event(), [], {}
+
+            def count(n):
+                seen["batch"] = n
+                if n == 10:
+                    came.set()
+
+            def at(n):
+                if n in (100, 280):
+                    seen[n] = seen["batch"]
+
+            nightly = threading.Thread(target=lambda: told.append(daemon.stream(batch, count, key=KEY)))
+            nightly.start()
+            self.assertTrue(came.wait(180))
+            self.assertEqual(daemon.stream(chat, at)[1:], ("length", True))
+            nightly.join()
+            self.assertEqual(told, [undisturbed])
+            self.assertLess(seen[280], 900, "the batch work was over before the chat")
+            # A step that was under way may end.
+            self.assertLessEqual(seen[280] - seen[100], 1)
+
     def test_check_names_the_engine_and_warns_where_two_do_not_fit(self):
         size = os.path.getsize(self.model)
         for limit, crowded in (("%dB" % (size * 8), False), ("%dB" % (size * 2), True)):
             with self.daemon(more="memory: {limit: %s}" % limit) as daemon:
                 told = flyball("check", daemon.config).stdout
             self.assertIn("profile night sets place behind; engine of its own: 1 thread, nice 10\n", told)
-            self.assertEqual("on cpu and as much again on cpu:night" in told, crowded, told)
+            self.assertEqual(": one ends for another" in told, crowded, told)
             if crowded:
-                self.assertTrue(re.search(r"policy\.yaml:3:3: warning: profile \"night\": model small needs \d", told), told)
+                self.assertRegex(told, r'policy\.yaml:3:3: warning: profile "night": model small needs \S+ \S+ on cpu and '
+                                       r"\S+ \S+ on cpu:night, \S+ \S+ together, and engines have")
+
+    def crowded(self, policy, limit):
+        """The warnings of `flyball check` about engines that do not fit beside each other."""
+        path = os.path.join(self.dir.name, "config.yaml")
+        with open(path, "w") as out:
+            out.write("schema: flyball.config/v1\nlisteners: {local: {tcp: 127.0.0.1:0}}\nmemory: {limit: %dB}\n"
+                      "models:\n  small: {path: %s, context: 1024}\n" % (limit, self.model))
+            if policy:
+                out.write("policy_path: %s\n" % self.policy(policy))
+        told = flyball("check", path).stdout
+        self.assertIn(" 0 errors", told)
+        return [line for line in told.splitlines() if "one ends for another" in line]
+
+    def test_check_counts_all_engines_of_a_model(self):
+        three = """schema: flyball.policy/v1
+profiles:
+  night: {because: b, engine: own, threads: 1}
+  day: {because: b, engine: own, threads: 1}
+rules:
+  - {id: batch, because: b, when: {fact: workload.class, eq: batch}, use: "cpu:night"}
+  - {id: agent, because: b, when: {fact: workload.class, eq: agent}, use: "cpu:day"}
+default: {because: b, use: %s}
+"""
+        size = os.path.getsize(self.model)
+        room_for_two = next(size * n // 8 for n in range(16, 80)
+                            if not self.crowded(POLICY % "    threads: 1", size * n // 8))
+        (found,) = self.crowded(three % "cpu", room_for_two)
+        self.assertRegex(found, r'profile "night": model small needs \S+ \S+ on cpu, \S+ \S+ on cpu:night and '
+                                r"\S+ \S+ on cpu:day, ")
+        self.assertEqual(self.crowded(three % "cpu", room_for_two * 2), [])
+        self.assertEqual(self.crowded(three % "'cpu:day'", room_for_two), [], "no rule uses the shared engine")
+
+    def test_check_is_silent_about_engines_of_the_shipped_policy(self):
+        self.assertEqual(self.crowded("", os.path.getsize(self.model) * 2), [])
 
 
 if __name__ == "__main__":
