@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "config/config.hpp"
 #include "daemon/http/server.hpp"
+#include "policy/tree.hpp"
 
 namespace flyball::settings {
 namespace {
@@ -38,6 +40,18 @@ TEST(Descriptors, EveryModelKeepsRoomForItsWorkers) {
   ASSERT_TRUE(few && many);
   const auto all = [](std::size_t n) { return n + http::leaving_connections(n); };
   EXPECT_EQ(all(*few) - all(*many), 10 * (1 + 2 * config::kEngineKinds.size()));
+}
+
+// docs/service.md has these numbers.
+TEST(Descriptors, EnginesOfTheirOwnKeepRoomForTheirWorkers) {
+  const auto tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const std::size_t own = policy::own_engines_of(*tree->targets).size();
+  EXPECT_EQ(own, 4U);
+  const auto config = with_models(1);
+  EXPECT_EQ(reserved_descriptors(config, own) - reserved_descriptors(with_models(0), own), 15U);
+  EXPECT_EQ(connections_within(64, config), 27U);
+  EXPECT_EQ(connections_within(64, config, own), 20U);
 }
 
 TEST(Descriptors, RefusesALimitThatIsTooLowAndNamesBothNumbers) {
