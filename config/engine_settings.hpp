@@ -1,4 +1,4 @@
-// How an engine of its own for a profile is run: what `engine: own` of a profile of the policy sets.
+// The settings of a profile's own engine, as `engine: own` of that profile in the policy has them.
 #pragma once
 
 #include <cstdint>

@@ -13,14 +13,14 @@ namespace flyball::policy {
 
 enum class Op : std::uint8_t { eq, ne, gt, gte, lt, lte, in, exists };
 enum class OnUnavailable : std::uint8_t { next, queue, fail };
-// Which of a rule's available targets is taken: the first listed, the one with the least expected total, the
+// The choice among a rule's available targets: the first listed, the one with the least expected total, the
 // first that should hold the app's SLO, or the one with the least expected delay to others. Without
 // predictions each of them is `first`. All but `first` give way to a target listed before theirs whose trial
 // is due.
 enum class Pick : std::uint8_t { first, fastest, meets_slo, considerate };
 // For meets_slo: what happens when no available target should hold it.
 enum class OnSloMiss : std::uint8_t { next, fastest, first };
-// What happens where the chosen target is an engine of this machine that has not loaded the model: the
+// The course of a request whose chosen target is an engine of this machine that has not loaded the model: the
 // request waits, or its answer begins at a loaded target that it may be sent to, and goes on at the chosen
 // one.
 enum class OnCold : std::uint8_t { wait, start_elsewhere };

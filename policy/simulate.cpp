@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of a target as it is written. One with a profile is an engine of its own where the policy has it as one.
+// The backend of a target as it is written: the whole text where the policy has an engine of its own of that
+// name, else the part before the profile.
 std::string backend_of(std::string_view target, const TargetCatalogue& targets) {
   if (targets.find(target) != nullptr) return std::string(target);
   return std::string(target.substr(0, target.find(':')));

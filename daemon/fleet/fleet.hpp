@@ -151,7 +151,7 @@ struct Fleet {
   // The engines of their own that profiles of the policy want, from the next reload() on: an engine with
   // other settings, or that no profile wants any more, ends there as one of a changed model does.
   virtual void set_own_engines(config::OwnEngines) {}
-  // Those whose kind this machine has.
+  // The ids of the profiles' engines whose kind this machine has.
   virtual std::vector<std::string> own_engines() const { return {}; }
   // Answers that people wait for are computed on the cores or cards of these engine kinds: engines of their
   // own that yield compute nothing there until it is called again.

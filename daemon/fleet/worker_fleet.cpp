@@ -201,7 +201,7 @@ class WorkerFleet final : public Fleet {
         slots_, [&](const auto& s) { return s->entry.id == model && s->backend == backend; });
     return it == slots_.end() ? nullptr : *it;
   }
-  // Of an engine of its own that a profile wants; absent: another one.
+  // The settings of a profile's engine; absent: the engine is shared.
   std::optional<config::EngineSettings> settings_of(const std::string& backend) const {
     const auto own = own_.find(backend);
     return own == own_.end() ? std::nullopt : std::optional(own->second);

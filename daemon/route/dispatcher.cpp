@@ -79,7 +79,7 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
 }
 
 const policy::Facts& Dispatcher::Impl::hardware_by(const policy::Targets& targets) {
-  // By its address: the settings of engines of their own are part of a catalogue, too.
+  // Compared by address: the settings of engines of their own are part of a catalogue, too.
   if (hardware_now.targets() != targets) hardware_now = in_catalogue(hardware, targets);
   return hardware_now;
 }

@@ -60,7 +60,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   boost::asio::io_context& io;
   fleet::Fleet& fleet;
   const policy::Facts hardware;
-  // By the catalogue of the policy that a request is decided by, which a reload may have replaced since.
+  // The probe's facts in the catalogue of the policy that decides a request; a reload may have replaced it
+  // since.
   const policy::Facts& hardware_by(const policy::Targets& targets);
   policy::Facts hardware_now;                                    // by the catalogue asked for last
   const TimePoint probed_at = std::chrono::steady_clock::now();  // the probe ran just before

@@ -34,7 +34,7 @@ config::Slo wanted_slo(const config::AppManifest& app, const RequestTraits& requ
 // True: no header of the request made that SLO stricter.
 bool is_own_slo(const config::AppManifest& app, const RequestTraits& request);
 
-// Of the cpu engine with this model, by the facts of the processor.
+// The threads of the cpu engine with this model, by the facts of the processor.
 measure::CpuThreads cpu_threads(const config::ModelEntry& model, const policy::Facts& facts);
 
 // Tokens that one sequence of the model is given, by configuration or file; 0: not known.

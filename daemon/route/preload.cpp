@@ -11,7 +11,7 @@ namespace flyball::route {
 
 namespace {
 
-// Where the policy sends a first chat of each of these apps; on this machine alone, each once.
+// The engines of this machine to which the policy sends a first chat of each of these apps, each once.
 template <class Wanted>
 std::vector<std::string> targets_of(const policy::Tree& tree, const policy::Facts& hardware,
                                     std::span<const config::AppManifest> apps,

@@ -1,4 +1,4 @@
-// Which engines of a model start with the daemon: those that requests will ask for.
+// The engines of a model that start with the daemon: those that requests will ask for.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@
 
 namespace flyball::route {
 
-// Where the policy sends a first chat of each app that may use the model; cpu where it sends none to an
-// engine of this machine. `file`: what the model's file says of itself, nullptr: not known. `measured`,
+// The engines to which the policy sends a first chat of each app that may use the model; cpu where it sends
+// none to an engine of this machine. `file`: what the model's file says of itself, nullptr: not known. `measured`,
 // `now`: as gather's.
 std::vector<std::string> preload_targets(const policy::Tree& tree, const policy::Facts& hardware,
                                          std::span<const config::AppManifest> apps,

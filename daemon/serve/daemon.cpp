@@ -1,4 +1,3 @@
-#include "config/app_models.hpp"
 #include "daemon/serve/daemon.hpp"
 #include "daemon/api/gateway.hpp"
 #include "daemon/api/kept_prompt.hpp"

@@ -116,7 +116,7 @@ json as_json(const policy::Facts& facts) {
   return out;
 }
 
-// As a policy writes it: an engine of its own has the profile in its name.
+// Spelled as in a policy: an engine of its own has the profile in its name.
 std::string written(const std::string& backend, const std::string& profile) {
   return backend + (profile.empty() || backend.contains(':') ? "" : ":" + profile);
 }

@@ -171,7 +171,7 @@ TEST(OwnEngine, IsNoneOfTheFastestNorOutpaced) {
   EXPECT_EQ(facts.get("backend.cpu:night.outpaced"), nullptr);
 }
 
-// What is kept loaded ends for nobody, so the shared engine must find room beside it.
+// An engine that is kept loaded ends for nobody, so the shared one must find room beside it.
 TEST(OwnEngine, KeptLoadedFitsWhereTheSharedOneFitsToo) {
   const Tree tree = own_tree(R"(profiles:
   night: {because: b, engine: own, nice: 10}

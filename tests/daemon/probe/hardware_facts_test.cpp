@@ -442,7 +442,7 @@ TEST_F(CriticalTargets, AreNoneWhereThePolicyFallsBackToASharedEngine) {
   EXPECT_TRUE(found().empty());
 }
 
-// By the shipped policy, as much memory as both engines need.
+// As much memory as both engines need: the shipped policy asks for it.
 TEST_F(CriticalTargets, OfTheShippedPolicyFitBesideTheSharedEngine) {
   tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml").value();
   BackendInfo file;

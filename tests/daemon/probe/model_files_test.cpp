@@ -280,6 +280,17 @@ TEST(Gather, WhatIsFreeOfTheMemoryThatEachEngineDrawsFrom) {
   EXPECT_EQ(gather(hardware, {}, {}, model, {}, live, &file).get("backend.cpu.fits_now")->value,
             policy::FactValue(true));
 
+  // Nor does what is on its way there: its memory is reserved.
+  live.workers[0].state = fleet::WorkerState::starting;
+  const auto fits = [&] {
+    return gather(hardware, {}, {}, model, {}, live, &file).get("backend.cpu.fits_now")->value;
+  };
+  EXPECT_EQ(fits(), policy::FactValue(false)) << "it waits for memory";
+  live.workers[0].account_bytes = 40ULL << 30;
+  EXPECT_EQ(fits(), policy::FactValue(true));
+  live.workers[0].ending = true;
+  EXPECT_EQ(fits(), policy::FactValue(false));
+
   const policy::Facts blind = gather(hardware, {}, {}, model, {}, {}, &file);
   EXPECT_EQ(blind.get("hardware.memory.pressure"), nullptr);
   EXPECT_EQ(blind.get("backend.cpu.memory_free"), nullptr);

@@ -20,8 +20,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// ---- whether it pays
-// ----------------------------------------------------------------------------------------
+// ---- whether it pays --------------------------------------------------------------------------------------
 
 struct HeadStartFacts : ::testing::Test {
   policy::Facts facts = make_hardware(true);
@@ -108,8 +107,7 @@ TEST_F(HeadStartFacts, MoveTheRestOnlyWhereItEndsSooner) {
   EXPECT_TRUE(start->goes_on(1000, 1000)) << "much longer than expected: it may go on for long";
 }
 
-// ---- and how it goes
-// ------------------------------------------------------------------------------------------
+// ---- and how it goes --------------------------------------------------------------------------------------
 
 struct HeadStartTest : ::testing::Test {
   std::shared_ptr<flyball::settings::Settings> settings = make_settings();

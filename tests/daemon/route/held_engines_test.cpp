@@ -1,4 +1,4 @@
-// Which engines yield to the answers that people wait for, and how long: what the dispatcher tells the fleet.
+// The dispatcher tells the fleet which engines yield to the answers that people wait for, and how long.
 #include <gmock/gmock.h>
 
 #include "tests/daemon/api/inference.hpp"
