@@ -97,8 +97,8 @@ inline constexpr const char* kDerivedSource = "derived";  // of what follows fro
 // Derives facts from others, where nobody set them: workload.interactive; model.fits_gpu and
 // model.fits_memory, from these bytes and what is not promised of the machine's; backend.<id>.fits_now, from
 // what is free of it, which must be room for the shared engine, too, where an engine is kept loaded and the
-// shared one of its kind has not loaded the model; what fastest.hpp says of measured engines; and backend.<kind>.* of a kind whose
-// upstreams have ids of their own, from its first available one.
+// shared one of its kind has not loaded the model; what fastest.hpp says of measured engines; and
+// backend.<kind>.* of a kind whose upstreams have ids of their own, from its first available one.
 void derive(Facts& facts);
 // For a case of other facts: what was derived is unknown again, what somebody set stays.
 void forget_derived(Facts& facts);

@@ -140,8 +140,8 @@ constexpr std::array kTargetFactInfos{
              "to the first token of its answer, if it went there now: queue, load, prefill; predicted", ""},
     FactInfo{".expected_ttft_p90", integer, "us", "in which nine in ten such answers begin; predicted", ""},
     FactInfo{".fits_now", boolean, "",
-             "the request's model is in its memory, or its weights and KV fit beside what is there, twice for "
-             "an engine that is kept loaded beside a shared one that has not loaded it; derived",
+             "the request's model is in its memory, or its weights and KV fit beside what is there, twice "
+             "for an engine that is kept loaded beside a shared one that has not loaded it; derived",
              ""},
     FactInfo{".kv_room", integer, "tokens", "that its KV cache has free blocks for", ""},
     FactInfo{".kv_usage", number, "", "share of its KV cache in use, 0 to 1", ""},

@@ -23,10 +23,10 @@ Result<MemoryNeed> need_on(const config::ModelEntry& model, const model::ModelFi
                            const std::string& backend, bool own_memory,
                            std::optional<std::uint32_t> threads = {});
 
-// A warning for each model and pool of memory in which the model's engines, shared ones and those of profiles,
-// do not fit together: one ends for another at every turn. An engine that does not fit alone is left out, and
-// models that cannot be read have no warning. Asks for the hardware where an engine of its own computes on
-// devices.
+// A warning for each model and pool of memory in which the model's engines, shared ones and those of
+// profiles, do not fit together: one ends for another at every turn. An engine that does not fit alone is
+// left out, and models that cannot be read have no warning. Asks for the hardware where an engine of its own
+// computes on devices.
 std::vector<policy::LintFinding> crowded_engines(const config::Config& config, const policy::Tree& tree,
                                                  Hardware& hardware);
 

@@ -27,8 +27,8 @@ struct CpuThreads {
   std::uint32_t shared = 0, usable = 0;
 };
 // The speed at which an engine of its own reads prompts, as a multiple of its kind's measured engine: in
-// proportion to their threads on the processor. Decoding is bound by reading the weights, which few threads do as fast as
-// many: it counts as the kind's. 1 where nothing tells them apart.
+// proportion to their threads on the processor. Decoding is bound by reading the weights, which few threads
+// do as fast as many: it counts as the kind's. 1 where nothing tells them apart.
 double prefill_share(const policy::TargetInstance& engine, const CpuThreads& threads);
 
 // What a book knows beside measurements.

@@ -16,8 +16,8 @@
 namespace flyball::route {
 
 // The engines to which the policy sends a first chat of each app that may use the model; cpu where it sends
-// none to an engine of this machine. `file`: what the model's file says of itself, nullptr: not known. `measured`,
-// `now`: as gather's.
+// none to an engine of this machine. `file`: what the model's file says of itself, nullptr: not known.
+// `measured`, `now`: as gather's.
 std::vector<std::string> preload_targets(const policy::Tree& tree, const policy::Facts& hardware,
                                          std::span<const config::AppManifest> apps,
                                          const config::ModelEntry& model,
