@@ -2,8 +2,10 @@
 // back.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -45,6 +47,17 @@ inline std::string text_of(const std::vector<nlohmann::json>& chunks, int index 
       if (choice["index"] == index && choice["delta"].contains("content"))
         out += choice["delta"]["content"].get<std::string>();
   return out;
+}
+
+// Runs the wire until the condition holds, beside threads of the service and timers; false after a minute.
+template <class Done>
+bool until(Wire& wire, Done done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!done() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wire.run();
+  }
+  return done();
 }
 
 struct InferenceTest : ::testing::Test {

@@ -14,17 +14,17 @@ namespace {
 constexpr double kTtft = 0.3, kTpot = 0.02;  // seconds, of an engine alone
 constexpr std::uint32_t kTokens = 100, kOutput = 30;
 
-// Engines of three kinds, each seen at work alone.
-struct ThreeEngines {
+// Loaded engines of one model, and an app that asks them.
+struct SeenEngines {
   Predictor predictor;
-  std::vector<EngineState> engines{{"cpu", true, 1}, {"vulkan", true, 2}, {"opencl", true, 3}};
-  policy::Facts facts = machine();
+  std::vector<EngineState> engines;
+  policy::Facts facts;
   double now = 100;
 
-  explicit ThreeEngines(const DeviceGroups& devices) : predictor(KeyedHash(1, 2), devices) {
-    facts.set("backend.opencl.available", true, "probe");
+  SeenEngines(const DeviceGroups& devices, std::vector<EngineState> loaded, policy::Facts machine)
+      : predictor(KeyedHash(1, 2), devices), engines(std::move(loaded)), facts(std::move(machine)) {
     for (const EngineState& engine : engines)
-      for (int i = 0; i < 5; ++i) answer(engine.backend, 1);
+      facts.set("backend." + std::string(engine.backend) + ".available", true, "probe");
   }
   Query query() {
     Query out;
@@ -42,20 +42,35 @@ struct ThreeEngines {
     place.began(at(now));
     return place;
   }
-  void answer(std::string_view backend, double slower) {
+  void answer(std::string_view backend, double ttft, double tpot = kTpot) {
     now += 1;
     auto place = at_work(backend);
-    place.received({"t", {1}, {}, kTokens, 0}, at(now += kTtft * slower));
-    const double decode = (kOutput - 1) * kTpot * slower;
+    place.received({"t", {1}, {}, kTokens, 0}, at(now += ttft));
+    const double decode = (kOutput - 1) * tpot;
     place.finished({kTokens, kOutput, 0}, {0, 0, static_cast<std::uint64_t>(decode * 1e6)},
                    at(now += decode));
   }
-  // The fact that predict() sets: that has to know who shares.
-  double ttft(const std::string& backend) {
+  // The facts that predict() sets: that has to know who shares. In seconds; 0: not known.
+  double ttft(const std::string& backend) { return seconds(backend, "expected_ttft"); }
+  double delay_to_others(const std::string& backend) { return seconds(backend, "expected_delay_to_others"); }
+  double seconds(const std::string& backend, const std::string& time) {
     policy::Facts told = facts;
     predictor.predict(query(), told);
-    const policy::Fact* const fact = told.get("backend." + backend + ".expected_ttft");
+    const policy::Fact* const fact = told.get("backend." + backend + "." + time);
     return fact == nullptr ? 0 : static_cast<double>(std::get<std::int64_t>(fact->value)) / 1e6;
+  }
+};
+
+// Engines of three kinds, each seen at work alone.
+struct ThreeEngines : SeenEngines {
+  explicit ThreeEngines(const DeviceGroups& devices)
+      : SeenEngines(devices, {{"cpu", true, 1}, {"vulkan", true, 2}, {"opencl", true, 3}}, machine()) {
+    for (const EngineState& engine : engines)
+      for (int i = 0; i < 5; ++i) slow_answer(engine.backend, 1);
+  }
+  // So many times as slow as alone.
+  void slow_answer(std::string_view backend, double slower) {
+    answer(backend, kTtft * slower, kTpot * slower);
   }
   // How many times as long `backend` takes while `other` is at work.
   double slowed(const std::string& backend, const std::string& other) {
@@ -68,7 +83,7 @@ struct ThreeEngines {
 // Answers of cpu while vulkan is at work on the same cores, so many times as slow as alone.
 void answer_beside(ThreeEngines& engines, double slower, int answers) {
   const auto other = engines.at_work("vulkan");
-  for (int i = 0; i < answers; ++i) engines.answer("cpu", slower);
+  for (int i = 0; i < answers; ++i) engines.slow_answer("cpu", slower);
 }
 
 TEST(SharedCores, SlowAsMuchAsWasSeen) {
@@ -92,7 +107,7 @@ TEST(SharedCores, ForgetHowMuchItWas) {
   ThreeEngines engines({});
   answer_beside(engines, 1.2, 20);
   for (int i = 0; i < 10; ++i) {
-    engines.answer("cpu", 1);
+    engines.slow_answer("cpu", 1);
     answer_beside(engines, 2, 2);
   }
   EXPECT_NEAR(engines.slowed("cpu", "vulkan"), 2, 0.3);
@@ -142,55 +157,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- engines of their own ---------------------------------------------------------------------------------
 
-// The shared cpu engine, and one of a profile's own with its facts.
-struct CpuAndOwn {
-  policy::Targets targets;
-  Predictor predictor{KeyedHash(1, 2), {{"opencl"}}};
-  std::vector<EngineState> engines{{"cpu", true, 1}, {"cpu:night", true, 2}, {"opencl:night", true, 3}};
-  policy::Facts facts;
-  double now = 100;
-
+// The shared cpu engine, and engines of a profile's own.
+struct CpuAndOwn : SeenEngines {
   explicit CpuAndOwn(bool yields = false)
-      : targets(policy::TargetCatalogue::with_own_engines(
-            policy::default_targets(),
-            std::vector<policy::TargetCatalogue::OwnEngine>{
-                {"cpu", "night", {.threads = 1U, .yields = yields}}, {"opencl", "night", {}}})),
-        facts(targets) {
-    for (const EngineState& engine : engines)
-      facts.set("backend." + std::string(engine.backend) + ".available", true, "probe");
-  }
-  Query query() {
-    Query out;
-    out.app = "chat";
-    out.model = "m";
-    out.prompt = std::make_shared<const PromptPrint>(PromptPrint{.bytes = 5 * kTokens, .tokens = kTokens});
-    out.slots = 4;
-    out.engines = engines;
-    out.now = at(now);
-    out.asks_delay_to_others = true;
-    return out;
-  }
-  Predictor::Place at_work(std::string_view backend) {
-    auto place = predictor.enter({query(), backend, facts});
-    place.began(at(now));
-    return place;
-  }
-  void answer(std::string_view backend, double ttft) {
-    now += 1;
-    auto place = at_work(backend);
-    place.received({"t", {1}, {}, kTokens, 0}, at(now += ttft));
-    const double decode = (kOutput - 1) * kTpot;
-    place.finished({kTokens, kOutput, 0}, {0, 0, static_cast<std::uint64_t>(decode * 1e6)},
-                   at(now += decode));
-  }
-  double ttft(const std::string& backend) { return seconds(backend, "expected_ttft"); }
-  double delay_to_others(const std::string& backend) { return seconds(backend, "expected_delay_to_others"); }
-  // As predicted; 0: not known.
-  double seconds(const std::string& backend, const std::string& time) {
-    policy::Facts told = facts;
-    predictor.predict(query(), told);
-    const policy::Fact* const fact = told.get("backend." + backend + "." + time);
-    return fact == nullptr ? 0 : static_cast<double>(std::get<std::int64_t>(fact->value)) / 1e6;
+      : SeenEngines({{"opencl"}}, {{"cpu", true, 1}, {"cpu:night", true, 2}, {"opencl:night", true, 3}},
+                    policy::Facts(policy::TargetCatalogue::with_own_engines(
+                        policy::default_targets(),
+                        std::vector<policy::TargetCatalogue::OwnEngine>{
+                            {"cpu", "night", {.threads = 1U, .yields = yields}}, {"opencl", "night", {}}}))) {
   }
 };
 

@@ -35,15 +35,6 @@ struct BackgroundLoad : ::testing::Test {
     wire.send(request);
     return wire.answer();
   }
-  template <class Done>
-  bool until(Wire& wire, Done done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!done() && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      wire.run();
-    }
-    return done();
-  }
   json receipt_of_a_request() {
     const Answer answer = send(post(kChatPath, kHello));
     EXPECT_EQ(answer.status, 200) << answer.body;

@@ -123,15 +123,6 @@ struct HeadStartTest : ::testing::Test {
     rig->fleet.stopped.insert("vulkan");
     rig->fleet.hold_acquires = true;
   }
-  template <class Done>
-  bool until(Wire& wire, Done done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!done() && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      wire.run();
-    }
-    return done();
-  }
   // Both engines are asked for, and the processor has the request.
   void begin(
       Wire& wire,
