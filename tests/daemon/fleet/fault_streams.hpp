@@ -92,7 +92,6 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
     EXPECT_TRUE(run_until(io, ended)) << fail_at;
   }
   job.reset();
-  fleet.reset();
   return *answer;
 }
 
