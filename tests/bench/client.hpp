@@ -43,10 +43,12 @@ class Waiter final : public EventSink {
  public:
   bool push(Event event) noexcept override {
     const std::scoped_lock lock(mutex_);
-    if (std::holds_alternative<Delta>(event))
+    if (const auto* delta = std::get_if<Delta>(&event)) {
       tokens_.push_back(Clock::now());
-    else
+      answer_.insert(answer_.end(), delta->tokens.begin(), delta->tokens.end());
+    } else {
       end_ = std::move(event);
+    }
     changed_.notify_one();
     return true;
   }
@@ -58,12 +60,14 @@ class Waiter final : public EventSink {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, until, [&] { return end_.has_value(); });
   }
-  Timings wait_timings() {
+  Done wait_done() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return end_.has_value(); });
     if (const auto* error = std::get_if<Error>(&*end_)) die(error->message);
-    return std::get<Done>(*end_).timings;
+    return std::get<Done>(*end_);
   }
+  Timings wait_timings() { return wait_done().timings; }
+  const std::vector<Token>& answer() const { return answer_; }  // after its end
   void wait_tokens(std::size_t n) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return end_.has_value() || tokens_.size() >= n; });
@@ -81,6 +85,7 @@ class Waiter final : public EventSink {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Clock::time_point> tokens_;
+  std::vector<Token> answer_;
   std::optional<Event> end_;
 };
 

@@ -7,18 +7,16 @@
 #include <CLI/CLI.hpp>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "backends/local/local_backend.hpp"
 #include "config/descriptor.hpp"
+#include "tests/bench/client.hpp"
 #include "tests/bench/program.hpp"
 
 namespace {
@@ -27,32 +25,6 @@ using namespace flyball;
 
 constexpr std::uint32_t kAnswer = 16;  // tokens that must be equal
 constexpr std::chrono::minutes kDrain{10};
-
-class Waiter final : public EventSink {
- public:
-  bool push(Event event) noexcept override {
-    const std::scoped_lock lock(mutex_);
-    if (auto* delta = std::get_if<Delta>(&event))
-      tokens_.insert(tokens_.end(), delta->tokens.begin(), delta->tokens.end());
-    else
-      end_ = std::move(event);
-    changed_.notify_one();
-    return true;
-  }
-  Done wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return end_.has_value(); });
-    if (const auto* error = std::get_if<Error>(&*end_)) bench::die(error->message);
-    return std::get<Done>(*end_);
-  }
-  const std::vector<Token>& tokens() const { return tokens_; }  // after wait()
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Token> tokens_;
-  std::optional<Event> end_;
-};
 
 struct Turn {
   double ttft_ms = 0;
@@ -67,11 +39,11 @@ Turn ask(Backend& backend, const std::vector<Token>& prompt) {
   request.max_tokens = kAnswer;
   request.ignore_eos = true;
   request.sampling.temperature = 0;
-  const auto waiter = std::make_shared<Waiter>();
+  const auto waiter = std::make_shared<bench::Waiter>();
   const auto ticket = bench::expect(backend.start(std::move(request), waiter));
-  const Done done = waiter->wait();
-  return {static_cast<double>(done.timings.queue_us + done.timings.prefill_us) / 1e3,
-          done.usage.cached_tokens, waiter->tokens()};
+  const Done done = waiter->wait_done();
+  return {bench::ttft_ms(done.timings),
+          done.usage.cached_tokens, waiter->answer()};
 }
 
 void drop_from_page_cache(const std::filesystem::path& directory) {
