@@ -315,6 +315,16 @@ void Scheduler::plan_prompts(std::vector<Prompt> prompts, const StepBudget& budg
             left_of(alone ? lone : budget.part, spent)};
   Left guest{std::max(left.whole, left_of(budget.guest, empty_step)),
              std::max(left.part, left_of(budget.part, empty_step))};
+  // The KV before the prompt's next token is read for one token as for many. Beside a deep prompt's own
+  // reading little else would fit: it is not counted where no stream waits for the step, within the longest
+  // step.
+  if (!streams) {
+    const double reading = budget.cost.read * position;
+    const auto with = [&](double seconds) {
+      return std::min(seconds + reading, std::max(seconds, budget.alone));
+    };
+    for (Left* of : {&left, &guest}) *of = {with(of->whole), with(of->part)};
+  }
   bool first = true, completes_one = false, crowded = false;
   for (const Prompt& prompt : prompts) {
     Entry& e = prompt.it->second;
