@@ -174,8 +174,19 @@ class SharingModel : public testing::Test {
   }
   // alone: one sequence at once; together: six.
   static void expect_copied_equals_computed(Backend& alone, Backend& together) {
+    // Nobody goes on before all are there: else the first may have ended, and its last block with it.
+    std::atomic<bool> all_there{false};
     std::vector<Answer> choices;
-    for (int i = 0; i < 6; ++i) choices.push_back(ask(together, request(9, 200, 5, 1, 30)));
+    for (int i = 0; i < 6; ++i) {
+      Answer& choice = choices.emplace_back();
+      choice.client->on_push = [&] { all_there.wait(false); };
+      CompletionRequest r = request(9, 200, 5, 1, 30);
+      r.owner = "app";
+      choice.ticket = together.start(std::move(r), choice.client).value();
+    }
+    wait_prepared(together, 2048);
+    all_there = true;
+    all_there.notify_all();
     const Answer reference = wait(alone, request(9, 200, 5, 1, 30));
     for (Answer& choice : choices) {
       ASSERT_TRUE(choice.client->wait_end());
