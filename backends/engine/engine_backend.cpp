@@ -346,7 +346,7 @@ class Engine {
     }
   }
 
-  // Whoever holds the engine sets both.
+  // hold() sets both flags.
   const std::atomic<bool>* stop_of(const StepPlan& plan) const noexcept {
     return plan.may_stop ? &shared_.called : yields_ ? &shared_.held : nullptr;
   }

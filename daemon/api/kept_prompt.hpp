@@ -16,8 +16,8 @@ Prompt kept_prompt(const config::AppManifest& app, const config::KeptPrefix& kep
 // Sets settings.kept from the apps' texts, and lets go of these. It takes a while for megabytes of text: the
 // thread that reads the settings does it, never the loop.
 void read_kept_prompts(settings::Settings& settings);
-// Those of all apps, in the order of the manifests, by the prompts that were read. One without a model is
-// left out: cross_check() refuses it.
+// The kept prefixes of all apps, in the order of the manifests, by the prompts that were read. A prefix
+// without a model is left out: cross_check() refuses it.
 std::vector<route::KeptWish> kept_wishes(const settings::Settings& settings);
 
 }  // namespace flyball::api

@@ -93,6 +93,21 @@ inline double ttft_ms(const Timings& t) {
   return static_cast<double>(t.queue_us + t.prefill_us) / 1e3;
 }
 
+// A request that has ended.
+struct Turn {
+  double ttft_ms = 0;
+  std::uint32_t cached = 0;  // tokens of the prompt that were not computed
+  std::uint32_t kept = 0;    // of these, tokens of a kept prefix
+  std::vector<Token> tokens;
+};
+
+inline Turn run(Backend& backend, CompletionRequest request) {
+  const auto waiter = std::make_shared<Waiter>();
+  const auto ticket = expect(backend.start(std::move(request), waiter));
+  const Done done = waiter->wait_done();
+  return {ttft_ms(done.timings), done.usage.cached_tokens, done.kept_tokens, waiter->answer()};
+}
+
 struct Running {
   std::shared_ptr<Waiter> waiter = std::make_shared<Waiter>();
   Clock::time_point start;

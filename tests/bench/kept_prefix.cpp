@@ -23,19 +23,6 @@ using namespace flyball;
 constexpr std::uint32_t kAnswer = 16;  // tokens that must be equal
 constexpr std::chrono::minutes kDrain{10};
 
-struct Turn {
-  double ttft_ms = 0;
-  std::uint32_t kept = 0;  // tokens of the kept prefix that were not computed
-  std::vector<Token> tokens;
-};
-
-Turn run(Backend& backend, CompletionRequest request) {
-  const auto waiter = std::make_shared<bench::Waiter>();
-  const auto ticket = bench::expect(backend.start(std::move(request), waiter));
-  const Done done = waiter->wait_done();
-  return {bench::ttft_ms(done.timings), done.kept_tokens, waiter->answer()};
-}
-
 // Text of random words: prefixes are texts. Its tokens are counted by the engine.
 std::string text_of(std::uint32_t seed, std::size_t words) {
   std::mt19937 random(seed);
@@ -118,22 +105,24 @@ int main(int argc, char** argv) {
   std::vector<std::vector<Token>> answers;
   for (int i = 0; i < 2 * repetitions; ++i) {  // each as another app, which has no KV yet
     const auto seed = static_cast<std::uint32_t>(100 + i);
-    const Turn turn = run(*backend, question(prefix, seed, "stranger" + std::to_string(i)));
+    const bench::Turn turn = bench::run(*backend, question(prefix, seed, "stranger" + std::to_string(i)));
     computed.push_back(turn.ttft_ms);
     answers.push_back(turn.tokens);
   }
   const double before = bench::seconds();
-  run(*backend, keep(prefix));
+  bench::run(*backend, keep(prefix));
   const double keep_ms = 1e3 * (bench::seconds() - before);
-  const auto check = [&](const Turn& turn, int i) {
+  const auto check = [&](const bench::Turn& turn, int i) {
     if (turn.kept + 32 < prefix_tokens) bench::die("the prefix was computed again");
     if (turn.tokens != answers[static_cast<std::size_t>(i)]) bench::die("the answers differ");
   };
   for (int i = 0; i < repetitions; ++i) {
     // Another app fills all KV that is not kept.
     for (std::uint32_t n = 0; n < 4; ++n)
-      run(*backend, question(text_of(1000 + 10 * static_cast<std::uint32_t>(i) + n, words), 1, "others"));
-    const Turn turn = run(*backend, question(prefix, static_cast<std::uint32_t>(100 + i), "app"));
+      bench::run(*backend,
+                 question(text_of(1000 + 10 * static_cast<std::uint32_t>(i) + n, words), 1, "others"));
+    const bench::Turn turn =
+        bench::run(*backend, question(prefix, static_cast<std::uint32_t>(100 + i), "app"));
     check(turn, i);
     kept.push_back(turn.ttft_ms);
   }
@@ -141,11 +130,12 @@ int main(int argc, char** argv) {
     backend->drain(std::chrono::steady_clock::now() + kDrain);
     backend.reset();
     backend = start();
-    // As the daemon has it: the prefix is asked for when the engine is ready, and the request comes at once.
+    // The daemon asks for the prefix when the engine is ready; the request comes at once.
     const auto keeper = std::make_shared<bench::Waiter>();
     const auto ticket = bench::expect(backend->start(keep(prefix), keeper));
     const int next = repetitions + i;  // nobody has asked it of this app
-    const Turn turn = run(*backend, question(prefix, static_cast<std::uint32_t>(100 + next), "app"));
+    const bench::Turn turn =
+        bench::run(*backend, question(prefix, static_cast<std::uint32_t>(100 + next), "app"));
     check(turn, next);
     restored.push_back(turn.ttft_ms);
     keeper->wait_done();

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/local/local_backend.hpp"
@@ -26,24 +27,14 @@ using namespace flyball;
 constexpr std::uint32_t kAnswer = 16;  // tokens that must be equal
 constexpr std::chrono::minutes kDrain{10};
 
-struct Turn {
-  double ttft_ms = 0;
-  std::uint32_t cached = 0;
-  std::vector<Token> tokens;
-};
-
-Turn ask(Backend& backend, const std::vector<Token>& prompt) {
+bench::Turn ask(Backend& backend, const std::vector<Token>& prompt) {
   CompletionRequest request;
   request.owner = "bench";
   request.prompt = TokenPrompt{prompt};
   request.max_tokens = kAnswer;
   request.ignore_eos = true;
   request.sampling.temperature = 0;
-  const auto waiter = std::make_shared<bench::Waiter>();
-  const auto ticket = bench::expect(backend.start(std::move(request), waiter));
-  const Done done = waiter->wait_done();
-  return {bench::ttft_ms(done.timings),
-          done.usage.cached_tokens, waiter->answer()};
+  return bench::run(backend, std::move(request));
 }
 
 void drop_from_page_cache(const std::filesystem::path& directory) {
@@ -86,7 +77,7 @@ int main(int argc, char** argv) {
   std::mt19937 random(1);
   std::vector<Token> prompt(tokens);
   for (Token& token : prompt) token = static_cast<Token>(random() % backend->info().vocab_size);
-  const Turn computed = ask(*backend, prompt);
+  const bench::Turn computed = ask(*backend, prompt);
   const double before = bench::seconds();
   backend->drain(std::chrono::steady_clock::now() + kDrain);
   const double spill_ms = 1e3 * (bench::seconds() - before);
@@ -94,17 +85,17 @@ int main(int argc, char** argv) {
   backend.reset();
 
   backend = start();
-  const Turn restored = ask(*backend, prompt);
+  const bench::Turn restored = ask(*backend, prompt);
   backend.reset();
   drop_from_page_cache(options.spill.directory);
   backend = start();
-  const Turn from_disk = ask(*backend, prompt);
+  const bench::Turn from_disk = ask(*backend, prompt);
   backend.reset();
   std::filesystem::remove_all(options.spill.directory);
 
   if (restored.tokens != computed.tokens || from_disk.tokens != computed.tokens)
     bench::die("the answers differ");
-  const auto share = [&](const Turn& turn) { return 100 * turn.ttft_ms / computed.ttft_ms; };
+  const auto share = [&](const bench::Turn& turn) { return 100 * turn.ttft_ms / computed.ttft_ms; };
   if (as_json) {
     std::printf("%s\n", nlohmann::json{{"tokens", tokens},
                                        {"kv", options.kv_type},

@@ -442,7 +442,7 @@ TEST_F(CriticalTargets, AreNoneWhereThePolicyFallsBackToASharedEngine) {
   EXPECT_TRUE(found().empty());
 }
 
-// As much memory as both engines need: the shipped policy asks for it.
+// The shipped policy asks for as much memory as both engines need.
 TEST_F(CriticalTargets, OfTheShippedPolicyFitBesideTheSharedEngine) {
   tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml").value();
   BackendInfo file;
