@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -121,14 +123,25 @@ TEST(Engine, AClientThatLeavesEndsTheLongStepOfItsPrompt) {
 
 TEST(Engine, ManyRequestsGetWhatEachWouldAlone) {
   // 14 blocks of 4 for sequences of up to 36 tokens: preemption and recompute happen.
-  auto fake = make_fake({.blocks = 14, .sequences = 4, .step_tokens = 6});
-  fake.control->allow(1);  // a fast engine would be done with each before the next comes
+  int encoded = 0;  // guarded by `mutex`
+  std::mutex mutex;
+  std::condition_variable changed;
+  auto fake = make_fake({.blocks = 14, .sequences = 4, .step_tokens = 6, .on_encode = [&](std::string_view) {
+                           const std::lock_guard lock(mutex);
+                           ++encoded;
+                           changed.notify_all();
+                         }});
+  fake.control->allow(1);  // a fast engine would be done with each before the next is prepared
   std::vector<std::shared_ptr<Client>> clients;
   std::vector<Ticket> tickets;
   for (int i = 0; i < 12; ++i) {
     clients.push_back(std::make_shared<Client>());
     const std::string prompt(static_cast<std::size_t>(3 + i), static_cast<char>('a' + i));
     tickets.push_back(fake.backend->start(text_request(prompt, 22), clients.back()).value());
+  }
+  {  // they are prepared one after the other: all but the last are
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return encoded >= 12; }));
   }
   fake.control->allow(UINT64_MAX);
   for (int i = 0; i < 12; ++i) {
