@@ -1,6 +1,7 @@
 // Routing under recorded load over simulated engines (tests/bench/simulation/world.hpp says which code is
 // real): Flyball beside every engine alone, round robin, least queue, prefix cache and load together, and a
-// clairvoyant bound, by machine and load.
+// clairvoyant bound, by machine and load; and beside a discrete GPU what the engine of the profile `aside`
+// adds on the cores.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -36,11 +37,13 @@ constexpr double kOfBestSimple = 0.98, kSimpleCarries = 0.5;
 // The same of the clairvoyant bound's goodput.
 constexpr double kOfClairvoyant = 0.9, kBoundCarries = 0.8;
 constexpr double kBesideBatchGpu = 1.3, kBesideBatchCpu = 1.6;  // p99 TTFT beside batch work to without
+// With `aside`: p99 TTFT and TPOT beside batch work to without, and the share of idle time that it computes.
+constexpr double kBesideAside = 1.1, kOfIdle = 0.8;
 
 struct Options {
   std::string traces = "../shared/data/traces", policy;
   std::vector<std::string> machines;
-  std::uint32_t interactive = 400, search = 40;
+  std::uint32_t interactive = 400, search = 40, seeds = 10;
   std::uint64_t seed = 1;
   unsigned threads = 2;
   bool json = false, synthetic = false;
@@ -74,15 +77,31 @@ struct Row {
   std::string router;
   Figures figures;
 };
+struct Ratios {  // of p99s beside batch work to those without, of the requests that came while it was open
+  double ttft = 0, tpot = 0;  // 0: none did
+};
+// Flyball beside a GPU, where batch work has until the morning: medians of several loads.
+struct Night {
+  Ratios ratios;
+  double within_slo = 0;    // share of interactive requests
+  double batch_tokens = 0;  // a second
+  double batch_done = 0;    // share of batch requests that ended while requests still arrived
+  double idle_used = 0;     // World::Yielding: used / idle, the least; 0: the machine has no such engine
+  double held = 0;          // seconds in all loads
+};
+struct Nights {
+  Night shared;  // the profile `aside` has no engine
+  Night tree;    // it has one, and the policy chooses
+  Night aside;   // all batch work is there
+};
 struct Cell {  // one machine at one load
   double share = 0, offered = 0;
   std::size_t requests = 0;
   std::vector<Row> rows;
   Figures bound;
-  // Flyball without the batch requests, and how much longer the p99 TTFT is with them, of the requests that
-  // came while batch work was open; 0: none did.
-  Figures without_batch;
-  double beside_batch = 0;
+  Figures without_batch;  // Flyball without the batch requests
+  Ratios ratios;
+  std::optional<Nights> nights;
 };
 struct Report {  // of one machine
   const MachineSpec* machine = nullptr;
@@ -94,23 +113,29 @@ struct Bench {
   const Options& options;
   const policy::Tree& policy;
 
-  Load load_of(const MachineSpec& machine, double share, bool batch = true) const {
-    Load load = make_load(traces, {share, options.interactive, batch, options.seed});
+  Load load_of(const MachineSpec& machine, double share, bool batch = true,
+               std::optional<std::uint64_t> seed = {}) const {
+    Load load = make_load(traces, {share, options.interactive, batch, seed.value_or(options.seed)});
     set_slos(machine, load.requests);
     return load;
   }
-  std::uint64_t noise_seed(double share) const {
-    return mixed(options.seed + static_cast<std::uint64_t>(1 / share));
+  std::uint64_t noise_seed(double share, std::optional<std::uint64_t> seed = {}) const {
+    return mixed(seed.value_or(options.seed) + static_cast<std::uint64_t>(1 / share));
   }
   struct Run {
     Figures figures;
     std::vector<Outcome> outcomes;
+    std::optional<World::Yielding> yielding;
     std::vector<Placement> plan() const { return {outcomes.begin(), outcomes.end()}; }
   };
-  Run run(const MachineSpec& machine, const Load& load, Router& router, double share) const {
-    World world(machine, trace_apps(), load.requests, router, noise_seed(share));
+  Run run(const MachineSpec& machine, const Load& load, Router& router, double share,
+          std::span<const config::AppManifest> apps = trace_apps(),
+          std::optional<std::uint64_t> seed = {}) const {
+    World world(machine, apps, load.requests, router, noise_seed(share, seed));
     world.run();
-    return {figures_of(world, load.seconds), {world.outcomes().begin(), world.outcomes().end()}};
+    return {figures_of(world, load.seconds),
+            {world.outcomes().begin(), world.outcomes().end()},
+            world.yielding()};
   }
 
   Cell cell(const MachineSpec& machine, double share) const {
@@ -127,7 +152,12 @@ struct Bench {
       const Load people = load_of(machine, share, false);
       const Run without = run(machine, people, *contender.make(machine), share);
       cell.without_batch = without.figures;
-      cell.beside_batch = beside_batch(load, with.outcomes, people, without.outcomes);
+      cell.ratios = ratios_of(load, with.outcomes, people, without.outcomes);
+    }
+    if (machine.has_discrete_gpu()) {
+      const MachineSpec more = with_aside(machine);
+      const std::size_t aside = more.engines.size() - 1;
+      cell.nights = {night(machine, share), night(more, share), night(more, share, aside)};
     }
     cell.offered = static_cast<double>(cell.rows.front().figures.interactive) / load.seconds;
     LeastTrueWork by_work;
@@ -137,18 +167,56 @@ struct Bench {
     return cell;
   }
 
-  static double beside_batch(const Load& load, const std::vector<Outcome>& with, const Load& people,
-                             const std::vector<Outcome>& without) {
-    std::vector<double> ttft, ttft_without;
+  // batch: the engine of all batch work; nullopt: the policy chooses.
+  Night night(const MachineSpec& machine, double share, std::optional<std::size_t> batch = {}) const {
+    std::vector<config::AppManifest> apps(trace_apps().begin(), trace_apps().end());
+    apps[AppId::batch].slo.deadline = std::chrono::hours(12);
+    Night out;
+    std::vector<double> ttft, token, within, tokens, done, used;
+    for (std::uint64_t seed = options.seed; seed < options.seed + options.seeds; ++seed) {
+      const Load load = load_of(machine, share, true, seed), people = load_of(machine, share, false, seed);
+      std::unique_ptr<Router> router = make_flyball_router(machine, policy, apps);
+      if (batch) router = std::make_unique<BatchTo>(*batch, std::move(router));
+      const Run with = run(machine, load, *router, share, apps, seed);
+      const Run without =
+          run(machine, people, *make_flyball_router(machine, policy, apps), share, apps, seed);
+      const Ratios ratios = ratios_of(load, with.outcomes, people, without.outcomes);
+      if (ratios.ttft > 0) {
+        ttft.push_back(ratios.ttft);
+        token.push_back(ratios.tpot);
+      }
+      within.push_back(with.figures.share());
+      tokens.push_back(with.figures.batch_tokens_per_second);
+      done.push_back(with.figures.batch_done);
+      if (!with.yielding) continue;
+      if (with.yielding->idle > 0) used.push_back(with.yielding->used / with.yielding->idle);
+      out.held += with.yielding->held;
+    }
+    out.ratios = {quantile(ttft, 0.5), quantile(token, 0.5)};
+    out.within_slo = quantile(within, 0.5);
+    out.batch_tokens = quantile(tokens, 0.5);
+    out.batch_done = quantile(done, 0.5);
+    if (!used.empty()) out.idle_used = std::ranges::min(used);
+    return out;
+  }
+
+  // The same requests, those that came while batch work was open, with it and without it.
+  static Ratios ratios_of(const Load& load, const std::vector<Outcome>& with, const Load& people,
+                          const std::vector<Outcome>& without) {
+    std::vector<double> ttft, ttft_without, token, token_without;
     for (std::size_t i = 0, j = 0; i < load.requests.size(); ++i) {
       if (!load.requests[i].interactive) continue;
       if (with[i].beside_batch) {
         ttft.push_back(with[i].first_token - load.requests[i].at);
         ttft_without.push_back(without[j].first_token - people.requests[j].at);
+        token.push_back(tpot(with[i]));
+        token_without.push_back(tpot(without[j]));
       }
       ++j;
     }
-    return ttft.empty() ? 0 : quantile(ttft, 0.99) / quantile(ttft_without, 0.99);
+    if (ttft.empty()) return {};
+    return {quantile(ttft, 0.99) / quantile(ttft_without, 0.99),
+            quantile(token, 0.99) / quantile(token_without, 0.99)};
   }
 };
 
@@ -190,6 +258,11 @@ std::vector<Floor> floors_of(const Report& report) {
   const bool gpu = report.machine->has_discrete_gpu();
   Floor batch{
       "p99 TTFT beside the batch app to without", gpu ? kBesideBatchGpu : kBesideBatchCpu, 0, true, {}};
+  Floor aside_ttft{"p99 TTFT beside batch work at aside to without", kBesideAside, 0, true, {}};
+  Floor aside_tpot{"p99 TPOT beside batch work at aside to without", kBesideAside, 0, true, {}};
+  Floor tree_ttft{"p99 TTFT beside batch work with a deadline to without", kBesideBatchGpu, 0, true, {}};
+  Floor tree_tpot{"p99 TPOT beside batch work with a deadline to without", kBesideBatchGpu, 0, true, {}};
+  Floor aside_use{"share of the cores' idle time in which aside computes", kOfIdle, 1e9, false, {}};
   const auto lower = [](Floor& floor, double value, const std::string& where) {
     if (floor.at_most ? value > floor.worst : value < floor.worst) {
       floor.worst = value;
@@ -202,25 +275,26 @@ std::vector<Floor> floors_of(const Report& report) {
     const Figures* best = find(cell, true);
     if (best->share() >= kSimpleCarries) lower(simple, ours->goodput / best->goodput, at);
     if (cell.bound.share() >= kBoundCarries) lower(bound, ours->goodput / cell.bound.goodput, at);
-    if (cell.beside_batch > 0) lower(batch, cell.beside_batch, at);
+    if (cell.ratios.ttft > 0) lower(batch, cell.ratios.ttft, at);
+    if (!cell.nights || cell.nights->aside.ratios.ttft == 0) continue;
+    lower(aside_ttft, cell.nights->aside.ratios.ttft, at);
+    lower(aside_tpot, cell.nights->aside.ratios.tpot, at);
+    lower(tree_ttft, cell.nights->tree.ratios.ttft, at);
+    lower(tree_tpot, cell.nights->tree.ratios.tpot, at);
+    lower(aside_use, cell.nights->tree.idle_used, at);
   }
-  std::vector<Floor> out{simple, bound, batch};
+  std::vector<Floor> out{simple, bound, batch, aside_ttft, aside_tpot, tree_ttft, tree_tpot, aside_use};
   std::erase_if(out, [](const Floor& floor) { return floor.where.empty(); });
   return out;
 }
 
 ordered_json json_of(const std::string& router, const Figures& f) {
-  return {{"router", router},
-          {"interactive", f.interactive},
-          {"within_slo", f.share()},
-          {"goodput_per_s", f.goodput},
-          {"ttft_p50_s", f.ttft_p50},
-          {"ttft_p99_s", f.ttft_p99},
-          {"batch_tokens_per_s", f.batch_tokens_per_second},
-          {"batch_done", f.batch_done},
-          {"interactive_on", f.interactive_on},
-          {"batch_on", f.batch_on},
-          {"moved", f.moved}};
+  return {{"router", router},           {"interactive", f.interactive},
+          {"within_slo", f.share()},    {"goodput_per_s", f.goodput},
+          {"ttft_p50_s", f.ttft_p50},   {"ttft_p99_s", f.ttft_p99},
+          {"tpot_p99_s", f.tpot_p99},   {"batch_tokens_per_s", f.batch_tokens_per_second},
+          {"batch_done", f.batch_done}, {"interactive_on", f.interactive_on},
+          {"batch_on", f.batch_on},     {"moved", f.moved}};
 }
 
 ordered_json json_of(const Report& report) {
@@ -231,7 +305,21 @@ ordered_json json_of(const Report& report) {
     for (const Row& row : cell.rows) load["routers"].push_back(json_of(row.router, row.figures));
     load["routers"].push_back(json_of("clairvoyant", cell.bound));
     load["routers"].push_back(json_of("flyball without batch", cell.without_batch));
-    if (cell.beside_batch > 0) load["ttft_p99_beside_batch"] = cell.beside_batch;
+    if (cell.ratios.ttft > 0) load["ttft_p99_beside_batch"] = cell.ratios.ttft;
+    const auto add = [&](const char* name, const Night& night) {
+      load["until_morning"][name] = {{"ttft_p99_beside_batch", night.ratios.ttft},
+                                     {"tpot_p99_beside_batch", night.ratios.tpot},
+                                     {"within_slo", night.within_slo},
+                                     {"batch_tokens_per_s", night.batch_tokens},
+                                     {"batch_done", night.batch_done},
+                                     {"idle_used", night.idle_used},
+                                     {"held_s", night.held}};
+    };
+    if (cell.nights) {
+      add("shared", cell.nights->shared);
+      add("aside", cell.nights->tree);
+      add("all_aside", cell.nights->aside);
+    }
     out["loads"].push_back(std::move(load));
   }
   for (const Floor& floor : floors_of(report))
@@ -254,6 +342,12 @@ void print_row(const MachineSpec& machine, const std::string& name, const Figure
               on.c_str());
 }
 
+void print(const char* name, const Night& night) {
+  std::printf("    %-22s %9.2f %9.2f %8.1f %% %9.0f %7.0f %% %7.0f %% %9.0f\n", name, night.ratios.ttft,
+              night.ratios.tpot, 100 * night.within_slo, night.batch_tokens, 100 * night.batch_done,
+              100 * night.idle_used, night.held);
+}
+
 void print(const Report& report) {
   const MachineSpec& machine = *report.machine;
   std::printf("%s: %s\n", machine.id.c_str(), machine.what.c_str());
@@ -265,9 +359,15 @@ void print(const Report& report) {
     for (const Row& row : cell.rows) print_row(machine, row.router, row.figures);
     print_row(machine, "clairvoyant", cell.bound);
     print_row(machine, "flyball without batch", cell.without_batch);
-    if (cell.beside_batch > 0)
-      std::printf("    flyball's p99 TTFT while batch work is open: %.2f times that without it\n",
-                  cell.beside_batch);
+    if (cell.ratios.ttft > 0)
+      std::printf("    while batch work is open: p99 TTFT %.2f, p99 TPOT %.2f times those without it\n",
+                  cell.ratios.ttft, cell.ratios.tpot);
+    if (!cell.nights) continue;
+    std::printf("    %-22s %9s %9s %10s %9s %9s %9s %9s\n", "batch until morning", "TTFT p99x", "TPOT p99x",
+                "in SLO", "batch t/s", "batch", "idle used", "held s");
+    print("shared engines", cell.nights->shared);
+    print("aside too", cell.nights->tree);
+    print("all batch at aside", cell.nights->aside);
   }
   for (const Floor& floor : floors_of(report))
     std::printf("  floor: %s: %.3f, %s %.2f, at %s: %s\n", floor.name.c_str(), floor.worst,
@@ -288,6 +388,9 @@ Options parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Which requests are kept, and where the noise begins")
       ->capture_default_str();
+  app.add_option("--seeds", o.seeds, "Loads with a deadline for batch work, by seeds from --seed on")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
   app.add_option("--threads", o.threads, "Simulations at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));

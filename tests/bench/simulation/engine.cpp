@@ -38,15 +38,22 @@ Result<void> SimEngine::submit(std::uint64_t request, const std::string& app, st
     return pass(taken);
   sequences_.emplace(last_id_, sequence);
   // Whoever arrives stops a step that may be stopped, at the end of a layer.
-  if (plan_ && plan_->may_stop && !given_up_) {
-    given_up_ = true;
-    left_ = std::min(left_, layer_);
-  }
+  if (plan_ && plan_->may_stop) give_up();
   return {};
 }
 
+void SimEngine::hold(bool held) noexcept {
+  held_ = held;
+  if (held && plan_) give_up();
+}
+
+void SimEngine::give_up() noexcept {
+  if (std::exchange(given_up_, true)) return;
+  left_ = std::min(left_, layer_);
+}
+
 void SimEngine::begin_step(double now) {
-  if (plan_ || !scheduler_ || sequences_.empty()) return;
+  if (plan_ || held_ || !scheduler_ || sequences_.empty()) return;
   engine::StepPlan plan = scheduler_->plan(engine::step_budget(cost_.cost(), true));
   if (plan.empty()) return;
   for (const engine::PlannedSequence& part : plan.sequences) {

@@ -42,6 +42,9 @@ class SimEngine {
   // Seconds that the step in flight still takes at full speed.
   double left() const noexcept { return left_; }
   void work(double seconds) noexcept { left_ -= seconds; }
+  // Nothing is computed until it is released; a step in flight is given up at the end of a layer.
+  void hold(bool held) noexcept;
+  bool held() const noexcept { return held_; }
   // The step in flight is over.
   std::vector<Produced> end_step(double now);
 
@@ -61,6 +64,7 @@ class SimEngine {
     std::optional<double> first_step;
   };
   double noise(const engine::StepPlan& plan);
+  void give_up() noexcept;
 
   const EngineSpec& spec_;
   const ModelSpec& model_;
@@ -71,7 +75,7 @@ class SimEngine {
   engine::SequenceId last_id_ = 0;
   std::optional<engine::StepPlan> plan_;
   double began_ = 0, left_ = 0, layer_ = 0;
-  bool given_up_ = false;
+  bool given_up_ = false, held_ = false;
   std::uint32_t kv_blocks_ = 0;
   std::uint64_t steps_ = 0;
 };

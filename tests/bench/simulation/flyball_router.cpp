@@ -44,6 +44,7 @@ measure::Book book_of(const MachineSpec& machine, const config::ModelEntry& entr
   std::vector<measure::Measured> measured;
   const std::string digest = measure::model_digest(entry);
   for (const EngineSpec& spec : machine.engines) {
+    if (config::find_engine_kind(spec.target) == nullptr) continue;  // it has its kind's figures
     engines.push_back({spec.target, "simulated " + spec.id, "1"});
     for (measure::Figure figure : calibrate(spec, ModelSpec{})) {
       figure.measured_at = kUnixSeconds;
@@ -53,28 +54,20 @@ measure::Book book_of(const MachineSpec& machine, const config::ModelEntry& entr
   return measure::Book(measured, engines, {&entry, 1});
 }
 
-// The machine in a report of the probe. It runs shared engines alone: those of profiles are not available.
+// The machine in a report of the probe. It runs the engines of profiles that it names, and no others.
 policy::Facts hardware_of(const MachineSpec& machine, const policy::Targets& targets) {
   probe::HardwareReport report;
   report.cpu.cores = report.cpu.threads = machine.cores;
   report.cpu.memory_total = report.cpu.memory_available = machine.pools.front().bytes;
   for (const EngineSpec& engine : machine.engines)
-    if (const auto& kind = *config::find_engine_kind(engine.target); kind.has_devices())
-      report.devices[kind].devices = machine.gpus;
+    if (const auto* kind = config::find_engine_kind(engine.target); kind != nullptr && kind->has_devices())
+      report.devices[*kind].devices = machine.gpus;
   policy::Facts facts = policy::in_catalogue(probe::facts_of(report, {}), targets);
   for (const policy::TargetInstance& target : targets->instances())
-    if (target.is_own_engine())
+    if (target.is_own_engine() &&
+        std::ranges::find(machine.engines, target.id, &EngineSpec::target) == machine.engines.end())
       facts.set(policy::fact_of(target, policy::TargetFact::available), false, "simulation");
   return facts;
-}
-
-// The engine kinds of each pool of GPU memory open the GPU that has it. An integrated GPU is opened by one
-// engine alone.
-predict::DeviceGroups device_groups_of(const MachineSpec& machine) {
-  predict::DeviceGroups groups(machine.pools.size() - 1);
-  for (const EngineSpec& engine : machine.engines)
-    if (engine.pool > 0) groups[engine.pool - 1].push_back(engine.target);
-  return groups;
 }
 
 class FlyballRouter final : public Router {

@@ -131,6 +131,33 @@ MachineSpec two_gpu_machine() {
           .gpus = {desktop_card(0), desktop_card(1)}};
 }
 
+// Its threads have the lowest priority, and stand still while people's answers are computed on the cores. To
+// the shared engine it costs some of the caches and of the memory's rate, and it has next to nothing beside
+// that one's work. The GPU's driver thread comes before it: it slows the GPU as the shared engine does.
+MachineSpec with_aside(MachineSpec machine) {
+  const auto cpu = std::ranges::find(machine.engines, "cpu", &EngineSpec::target);
+  const auto nth = static_cast<std::size_t>(cpu - machine.engines.begin());
+  EngineSpec aside = *cpu;
+  aside.id = "aside";
+  aside.target = "cpu:aside";
+  aside.yields = true;
+  std::vector<double> as_cpu = machine.slowed[nth];
+  for (std::size_t i = 0; i < machine.engines.size(); ++i)
+    machine.slowed[i].push_back(i == nth ? 1.05 : machine.slowed[i][nth]);
+  as_cpu[nth] = 20;
+  as_cpu.push_back(1);
+  machine.slowed.push_back(std::move(as_cpu));
+  machine.engines.push_back(std::move(aside));
+  return machine;
+}
+
+predict::DeviceGroups device_groups_of(const MachineSpec& machine) {
+  predict::DeviceGroups groups(machine.pools.size() - 1);
+  for (const EngineSpec& engine : machine.engines)
+    if (engine.pool > 0) groups[engine.pool - 1].push_back(engine.target);
+  return groups;
+}
+
 double step_seconds(const EngineSpec& engine, const ModelSpec& model, const engine::StepPlan& plan) {
   double positions = 0;  // whose KV is read
   for (const engine::PlannedSequence& part : plan.sequences) positions += part.first_position + part.n_tokens;

@@ -10,6 +10,7 @@
 #include "backends/backend.hpp"
 #include "backends/device_report.hpp"
 #include "backends/engine/scheduler.hpp"
+#include "daemon/predict/predictor.hpp"
 
 namespace flyball::simulation {
 
@@ -29,13 +30,14 @@ BackendInfo file_of(const ModelSpec& model);
 
 struct EngineSpec {
   std::string id;
-  std::string target;       // the engine kind as which the daemon knows it
+  std::string target;       // the engine kind as which the daemon knows it, or "cpu:aside"
   double operations = 0;    // a second in matrix products, as achieved in prefill
   double attention = 0;     // operations a second in attention over long contexts
   double bandwidth = 0;     // bytes a second, as achieved in decode
   double overhead = 0;      // seconds of every step: launches, sampling, delivery
   double load_seconds = 0;  // a cold start until the engine takes requests
   std::size_t pool = 0;     // of the machine's memory pools
+  bool yields = false;      // an engine of its own that computes while no person's answer is computed there
 };
 
 struct PoolSpec {
@@ -58,6 +60,12 @@ std::vector<MachineSpec> machines();
 // The desktop with a second card of the same make, which the Vulkan engine opens. It has no shares of a
 // recorded load.
 MachineSpec two_gpu_machine();
+// The machine with the engine that the shipped profile `aside` has on its processor, behind the others.
+MachineSpec with_aside(MachineSpec machine);
+
+// The engine kinds of each pool of GPU memory open the GPU that has it. An integrated GPU is opened by one
+// engine alone.
+predict::DeviceGroups device_groups_of(const MachineSpec& machine);
 
 // Seconds of one step by itself, without noise: overhead, then weights or products, whichever takes longer,
 // then the KV that is read and the attention over it.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,35 @@ class OneEngine final : public Router {
 
  private:
   std::size_t engine_;
+};
+
+// Batch work to one engine, all else to a router of people's requests.
+class BatchTo final : public Router {
+ public:
+  BatchTo(std::size_t engine, std::unique_ptr<Router> people) : engine_(engine), people_(std::move(people)) {}
+  Placement choose(std::size_t request, const World& world) override {
+    if (world.requests()[request].interactive) return people_->choose(request, world);
+    batch_.insert(request);
+    return {engine_};
+  }
+  Placement look(std::size_t request, const World& world) override { return people_->look(request, world); }
+  std::optional<double> until_look(std::size_t request) const override {
+    return batch_.contains(request) ? std::nullopt : people_->until_look(request);
+  }
+  void began(std::size_t request, const World& world) override {
+    if (!batch_.contains(request)) people_->began(request, world);
+  }
+  void token(std::size_t request, const World& world) override {
+    if (!batch_.contains(request)) people_->token(request, world);
+  }
+  void done(std::size_t request, const World& world) override {
+    if (!batch_.contains(request)) people_->done(request, world);
+  }
+
+ private:
+  std::size_t engine_;
+  std::unique_ptr<Router> people_;
+  std::unordered_set<std::size_t> batch_;
 };
 
 class RoundRobinRouter final : public Router {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "config/engine_kinds.hpp"
 #include "tests/bench/program.hpp"
 #include "tests/bench/simulation/hash.hpp"
 
@@ -44,6 +45,9 @@ World::World(const MachineSpec& machine, std::span<const config::AppManifest> ap
       turns_(std::make_shared<route::Turns>([this] { return std::llround(now_ * 1e3); })),
       places_(requests.size()),
       arrivals_(requests.size()),
+      people_(std::make_shared<route::People>(
+          device_groups_of(machine), [this](const route::People::Kinds& kinds) { hold_yielding(kinds); })),
+      answers_(requests.size()),
       governor_(pools_of(machine)),
       workers_(machine.engines.size()),
       open_(machine.engines.size()),
@@ -54,6 +58,7 @@ World::World(const MachineSpec& machine, std::span<const config::AppManifest> ap
     engines_.emplace_back(machine.engines[i], model_,
                           noise_seed ? std::optional(mixed(*noise_seed + i) % 4096) : std::nullopt);
   for (std::size_t i = 0; i < requests.size(); ++i) add(Event::Kind::arrival, requests[i].at, i);
+  if (std::ranges::any_of(machine.engines, &EngineSpec::yields)) yielding_.emplace();
 }
 
 void World::run() {
@@ -70,9 +75,7 @@ void World::run() {
       }
     }
     if (next == kNever) bench::die("the simulation stands still with requests open");
-    for (std::size_t i = 0; i < engines_.size(); ++i)
-      if (engines_[i].stepping()) engines_[i].work((next - now_) / slowed(i));
-    now_ = next;
+    advance(next);
     if (ending < engines_.size()) {
       end_step(ending);
     } else {
@@ -83,6 +86,7 @@ void World::run() {
     give_turns();
   }
   places_.clear();  // of what is open when clients end the run
+  answers_.clear();
   for (const SimEngine& engine : engines_)
     if (!engine.balanced() || (unfinished_ == 0 && engine.open() > 0))
       bench::die("the books of a scheduler do not balance");
@@ -127,6 +131,7 @@ void World::follow(std::size_t answered) {
   requests_.push_back(*std::move(request));
   places_.emplace_back();
   arrivals_.emplace_back();
+  answers_.emplace_back();
   outcomes_.emplace_back();
   ++unfinished_;
 }
@@ -204,6 +209,8 @@ void World::begin(std::size_t index) {
   const SimRequest& request = requests_[index];
   Outcome& outcome = outcomes_[index];
   outcome.began = now_;
+  const EngineSpec& engine = machine_.engines[outcome.engine];
+  if (request.interactive && !engine.yields) answers_[index] = people_->at(engine.target);
   router_.began(index, *this);
   const auto taken = engines_[outcome.engine].submit(index, app_of(index).id, request.tokens(),
                                                      request.output_tokens, outcome.settings);
@@ -260,7 +267,13 @@ void World::ready(std::size_t engine) {
 }
 
 void World::end_step(std::size_t engine) {
-  for (const Produced& token : engines_[engine].end_step(now_)) {
+  const std::uint64_t steps = engines_[engine].steps();
+  const std::vector<Produced> produced = engines_[engine].end_step(now_);
+  if (machine_.engines[engine].yields) {
+    const double seconds = std::exchange(in_step_, 0);
+    if (engines_[engine].steps() > steps) yielding_->used += seconds;  // else the step was given up
+  }
+  for (const Produced& token : produced) {
     Outcome& outcome = outcomes_[token.request];
     route::Turns::Place& place = places_[token.request];
     place.generated(1);
@@ -275,6 +288,7 @@ void World::end_step(std::size_t engine) {
     outcome.done = now_;
     place.settle(requests_[token.request].prompt_tokens - token.cached_tokens);
     place = {};
+    answers_[token.request] = {};
     --open_[engine];
     --unfinished_;
     if (!requests_[token.request].interactive) --open_batch_;
@@ -286,6 +300,30 @@ void World::end_step(std::size_t engine) {
 
 void World::begin_steps() {
   for (SimEngine& engine : engines_) engine.begin_step(now_);
+}
+
+void World::hold_yielding(const route::People::Kinds& kinds) {
+  for (std::size_t i = 0; i < engines_.size(); ++i)
+    if (const EngineSpec& engine = machine_.engines[i]; engine.yields)
+      engines_[i].hold(std::ranges::find(kinds, config::kind_of(engine.target)) != kinds.end());
+}
+
+void World::advance(double until) {
+  const double seconds = until - now_;
+  for (std::size_t i = 0; i < engines_.size(); ++i)
+    if (machine_.engines[i].yields && open_batch_ > 0) count_yielding(i, seconds);
+  for (std::size_t i = 0; i < engines_.size(); ++i)
+    if (engines_[i].stepping()) engines_[i].work(seconds / slowed(i));
+  now_ = until;
+}
+
+void World::count_yielding(std::size_t engine, double seconds) {
+  if (engines_[engine].held() && engines_[engine].open() > 0) yielding_->held += seconds;
+  for (std::size_t i = 0; i < engines_.size(); ++i)
+    if (i != engine && machine_.engines[i].pool == machine_.engines[engine].pool && engines_[i].stepping())
+      return;
+  yielding_->idle += seconds;
+  if (engines_[engine].stepping()) in_step_ += seconds;
 }
 
 // Whatever else is in a step now takes its share of the same cores and memory.

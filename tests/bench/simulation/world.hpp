@@ -1,11 +1,11 @@
 // A discrete-event simulation of one machine under one load.
 //
 // Real code, as the daemon runs it: Turns with their FairQueue (who goes next at an engine), the Governor
-// (memory for loads, evictions), and in each SimEngine the Scheduler with its KV books and prefix index, the
-// StepCostFit and the step budget. A Router decides; the one that is Flyball runs gather(), the Predictor and
-// policy::decide() (flyball_router.hpp).
-// Simulated: time, the steps' durations, loads, and what ties the parts together (the Dispatcher and the
-// worker fleet run on sockets and timers). Prompts are tokens already: nothing is prepared.
+// (memory for loads, evictions), People (when an engine that yields is held), and in each SimEngine the
+// Scheduler with its KV books and prefix index, the StepCostFit and the step budget. A Router decides; the
+// one that is Flyball runs gather(), the Predictor and policy::decide() (flyball_router.hpp). Simulated:
+// time, the steps' durations, loads, and what ties the parts together (the Dispatcher and the worker fleet
+// run on sockets and timers). Prompts are tokens already: nothing is prepared.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "config/request_settings.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/fleet/governor.hpp"
+#include "daemon/route/people.hpp"
 #include "daemon/route/turns.hpp"
 #include "tests/bench/simulation/engine.hpp"
 #include "tests/bench/simulation/machine.hpp"
@@ -106,6 +107,13 @@ class World {
   // Requests that were sent to an engine and are not over.
   std::uint32_t open_at(std::size_t engine) const { return open_[engine]; }
   std::uint64_t steps() const;
+  // What the engine that yields did while batch requests were open, if the machine has one.
+  struct Yielding {
+    double idle = 0;  // seconds in which nothing else computed where it does
+    double used = 0;  // of these, its own in steps that were not given up
+    double held = 0;  // seconds in which it had work and was held
+  };
+  const std::optional<Yielding>& yielding() const noexcept { return yielding_; }
 
  private:
   struct Event {
@@ -143,6 +151,9 @@ class World {
   void ready(std::size_t engine);
   void end_step(std::size_t engine);
   void begin_steps();
+  void hold_yielding(const route::People::Kinds& kinds);
+  void advance(double until);
+  void count_yielding(std::size_t engine, double seconds);
   double slowed(std::size_t engine) const;
   std::uint64_t least_bytes() const;
 
@@ -159,6 +170,8 @@ class World {
   std::vector<route::Turns::Place> places_;
   std::vector<route::FairQueue::Id> arrivals_;
   std::vector<std::size_t> granted_;  // whose turn has just come
+  std::shared_ptr<route::People> people_;
+  std::vector<route::People::Place> answers_;  // that people wait for, by request
   fleet::Governor governor_;
   fleet::Governor::Id last_id_ = 0;
   std::vector<Worker> workers_;
@@ -166,6 +179,8 @@ class World {
   std::vector<std::uint32_t> open_;
   std::vector<Outcome> outcomes_;
   std::size_t unfinished_ = 0, open_batch_ = 0;
+  std::optional<Yielding> yielding_;
+  double in_step_ = 0;  // of Yielding::used: seconds of the step in flight
 };
 
 }  // namespace flyball::simulation
