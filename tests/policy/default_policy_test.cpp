@@ -396,8 +396,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ShippedPolicy, CoresTakeBatchWorkWhereASecondCopyFits) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
-  const auto chosen = [&](const Machine& machine, std::optional<bool> fits, const char* kind) {
-    Facts facts = facts_of(*tree, {"", machine, {.kind = kind, .privacy = "local_only"}, "", ""}, true);
+  const auto chosen = [&](const Machine& machine, std::optional<bool> fits, Load load) {
+    load.privacy = "local_only";
+    Facts facts = facts_of(*tree, {"", machine, load, "", ""}, true);
     if (fits) facts.set("backend.cpu:aside.fits_now", *fits, "test");
     facts.set("backend.opencl.expected_total", std::int64_t{9000}, "test");
     for (const char* engine : {"cpu", "cpu:aside"})
@@ -406,13 +407,90 @@ TEST(ShippedPolicy, CoresTakeBatchWorkWhereASecondCopyFits) {
     const Decision d = decide(*tree, facts);
     return d.target ? to_string(*d.target) + " " + d.rule->id : std::string("none");
   };
-  EXPECT_EQ(chosen(kRtx4090, true, "batch"), "cpu:aside one_gpu_cores_are_free");
-  EXPECT_EQ(chosen(kRtx4090, false, "batch"), "cpu:background one_gpu_nobody_waits");
-  EXPECT_EQ(chosen(kRtx4090, {}, "batch"), "cpu:background one_gpu_nobody_waits");
-  EXPECT_EQ(chosen(kTwo3090, true, "batch"), "cpu:aside several_gpus_cores_are_free");
-  EXPECT_EQ(chosen(kTwo3090, false, "batch"), "cpu:background several_gpus_batch");
-  EXPECT_EQ(chosen(kRtx4090, true, "chat"), "cpu one_gpu_one_user") << "people never stand aside";
+  EXPECT_EQ(chosen(kRtx4090, true, {.kind = "batch"}), "cpu:aside one_gpu_cores_are_free");
+  EXPECT_EQ(chosen(kRtx4090, false, {.kind = "batch"}), "cpu:background one_gpu_nobody_waits");
+  EXPECT_EQ(chosen(kRtx4090, {}, {.kind = "batch"}), "cpu:background one_gpu_nobody_waits");
+  EXPECT_EQ(chosen(kTwo3090, true, {.kind = "batch"}), "cpu:aside several_gpus_cores_are_free");
+  EXPECT_EQ(chosen(kTwo3090, false, {.kind = "batch"}), "cpu:background several_gpus_batch");
+  const Load streams{.kind = "batch", .concurrency = 16}, prompts{.kind = "batch", .prompt_tokens = 9000};
+  EXPECT_EQ(chosen(kRtx4090, true, streams), "cpu:aside production_cores_are_free");
+  EXPECT_EQ(chosen(kRtx4090, false, streams), "cpu:background production_batch");
+  EXPECT_EQ(chosen(kRtx4090, true, prompts), "cpu:aside prefill_bound_cores_are_free");
+  EXPECT_EQ(chosen(kRtx4090, false, prompts), "cpu:background prefill_bound_batch");
+  EXPECT_EQ(chosen(kRtx4090, true, {.kind = "chat"}), "cpu one_gpu_one_user") << "people never stand aside";
 }
+
+// Work with time leaves the card to people, who would notice it there, while spare cores hold its deadline.
+struct DeadlineRow {
+  const char* name;
+  const char* chosen;  // target and rule
+  Load load = {.kind = "batch"};
+  std::int64_t delay_at_card_us = 500'000;
+  std::optional<bool> in_time = true;  // aside's meets_slo
+  bool vllm = false, aside = true;     // available
+};
+void PrintTo(const DeadlineRow& one, std::ostream* out) {
+  *out << one.name;
+}
+class ShippedPolicyDeadline : public testing::TestWithParam<DeadlineRow> {};
+
+TEST_P(ShippedPolicyDeadline, GoesWhereItDelaysPeopleLeast) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const DeadlineRow& row = GetParam();
+  Facts facts = facts_of(*tree, {"", kRtx4090, row.load, "", ""}, true);
+  facts.set("app.slo.deadline", std::int64_t{3'600'000}, "test");
+  facts.set("backend.vllm.available", row.vllm, "test");
+  facts.set("backend.sglang.available", false, "test");
+  facts.set("backend.vllm.expected_total", std::int64_t{30'000'000}, "test");
+  facts.set("backend.opencl.expected_total", std::int64_t{60'000'000}, "test");
+  facts.set("backend.opencl.expected_delay_to_others", row.delay_at_card_us, "test");
+  facts.set("backend.cpu.expected_total", std::int64_t{900'000'000}, "test");
+  facts.set("backend.cpu:aside.available", row.aside, "test");
+  facts.set("backend.cpu:aside.fits_now", true, "test");
+  if (row.in_time) facts.set("backend.cpu:aside.meets_slo", *row.in_time, "test");
+  facts.set("backend.cpu:aside.expected_total", std::int64_t{900'000'000}, "test");
+  facts.set("backend.cpu:aside.expected_delay_to_others", std::int64_t{0}, "test");
+  derive(facts);
+  const Decision d = decide(*tree, facts);
+  ASSERT_TRUE(d.target);
+  EXPECT_EQ(to_string(*d.target) + " " + d.rule->id, row.chosen);
+}
+
+const Load kManyBatchStreams{.kind = "batch", .concurrency = 16};
+const Load kLongBatchPrompts{.kind = "batch", .prompt_tokens = 9000};
+const Load kPrivateBatchStreams{.kind = "batch", .concurrency = 16, .privacy = "local_only"};
+INSTANTIATE_TEST_SUITE_P(
+    Table, ShippedPolicyDeadline,
+    testing::Values(
+        DeadlineRow{"in_time_on_the_cores", "cpu:aside cores_keep_the_deadline"},
+        DeadlineRow{
+            .name = "many_streams", .chosen = "cpu:aside cores_keep_the_deadline", .load = kManyBatchStreams},
+        DeadlineRow{
+            .name = "long_prompts", .chosen = "cpu:aside cores_keep_the_deadline", .load = kLongBatchPrompts},
+        DeadlineRow{.name = "nobody_is_there",
+                    .chosen = "opencl:background cores_keep_the_deadline",
+                    .delay_at_card_us = 0},
+        DeadlineRow{.name = "late_on_the_cores",
+                    .chosen = "opencl:background one_gpu_cores_are_free",
+                    .in_time = false},
+        DeadlineRow{.name = "nothing_known_of_the_cores",
+                    .chosen = "opencl:background one_gpu_cores_are_free",
+                    .in_time = {}},
+        DeadlineRow{
+            .name = "aside_is_disabled", .chosen = "opencl:background one_gpu_nobody_waits", .aside = false},
+        DeadlineRow{.name = "streams_for_a_server",
+                    .chosen = "vllm production_cores_are_free",
+                    .load = kManyBatchStreams,
+                    .vllm = true},
+        DeadlineRow{.name = "a_server_that_it_may_not_have",
+                    .chosen = "cpu:aside cores_keep_the_deadline",
+                    .load = kPrivateBatchStreams,
+                    .vllm = true},
+        DeadlineRow{.name = "few_streams_beside_a_server",
+                    .chosen = "cpu:aside cores_keep_the_deadline_of_few_streams",
+                    .vllm = true}),
+    [](const auto& row) { return std::string(row.param.name); });
 
 // What was measured here comes before what the class of the machine suggests; upstreams come before both.
 struct MeasuredRow {
