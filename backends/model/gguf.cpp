@@ -54,16 +54,6 @@ bool is_named(std::uint32_t type) {
   return std::ranges::find(kTensorTypes, type, &TensorType::id) != std::end(kTensorTypes);
 }
 
-// "F32, F16 and Q4_0"
-std::string readable_types() {
-  std::string out(to_string(kernels::kAllDTypes.front()));
-  for (std::size_t i = 1; i < kernels::kAllDTypes.size(); ++i) {
-    out += i + 1 < kernels::kAllDTypes.size() ? ", " : " and ";
-    out += to_string(kernels::kAllDTypes[i]);
-  }
-  return out;
-}
-
 // Bytes of one element of a metadata array, 0 for those without a fixed size.
 std::uint64_t element_bytes(GgufType type) noexcept {
   switch (type) {
@@ -106,6 +96,15 @@ T load(const std::byte* at) noexcept {
 }
 
 }  // namespace
+
+std::string readable_types() {
+  std::string out(to_string(kernels::kAllDTypes.front()));
+  for (std::size_t i = 1; i < kernels::kAllDTypes.size(); ++i) {
+    out += i + 1 < kernels::kAllDTypes.size() ? ", " : " and ";
+    out += to_string(kernels::kAllDTypes[i]);
+  }
+  return out;
+}
 
 std::string printable(std::string_view text) {
   constexpr std::size_t kMaxShown = 64;

@@ -154,5 +154,7 @@ class Gguf {
 
 // Text of an untrusted file in a message: printable ASCII, cut at 64 characters.
 std::string printable(std::string_view text);
+// "F32, F16 and Q4_0": the tensor types that this build reads, for messages.
+std::string readable_types();
 
 }  // namespace flyball::model

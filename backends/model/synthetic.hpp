@@ -50,7 +50,8 @@ Result<SyntheticSpec> parse_synthetic_shape(std::string_view text);
 std::string synthetic_shape_names();  // "tiny, small, ..."
 std::string synthetic_shape_keys();   // "arch, rope, dim, ..."
 
-// invalid_value naming the value, the limit and the option; K-quants need rows that are multiples of 256.
+// invalid_value naming the value, the limit and the option; K-quants and IQ4_XS need rows that are multiples
+// of 256.
 Result<void> check(const SyntheticSpec& spec);
 
 // Where a file's bytes go. write_at is called from several threads, for ranges that do not overlap.

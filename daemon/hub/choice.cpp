@@ -5,6 +5,7 @@
 #include <cctype>
 #include <map>
 
+#include "backends/model/gguf.hpp"
 #include "backends/model/split_name.hpp"
 #include "config/ascii_lower.hpp"
 #include "config/name_list.hpp"
@@ -18,9 +19,10 @@ namespace {
 
 // The quantizations whose element types this build reads (kernels/formats/format_table.h), the one that most
 // people want first: Q4_K_M halves Q8_0 at little loss, and Q8_0 is where small models lose nothing.
-constexpr std::array<std::string_view, 18> kQuants{"Q4_K_M", "Q8_0", "Q5_K_M", "Q6_K",   "Q4_K_S", "Q5_K_S",
-                                                   "Q4_0",   "Q4_K", "Q5_K",   "Q5_0",   "Q5_1",   "Q4_1",
-                                                   "BF16",   "F16",  "FP16",   "Q4_K_L", "F32",    "FP32"};
+constexpr std::array<std::string_view, 26> kQuants{
+    "Q4_K_M", "Q8_0", "Q5_K_M", "Q6_K", "Q4_K_S", "Q5_K_S", "IQ4_XS", "IQ4_NL",    "Q4_0",
+    "Q4_K",   "Q5_K", "Q5_0",   "Q5_1", "Q4_1",   "Q4_K_L", "MXFP4",  "MXFP4_MOE", "Q3_K_M",
+    "Q3_K_L", "Q3_K", "Q3_K_S", "BF16", "F16",    "FP16",   "F32",    "FP32"};
 
 constexpr std::string_view kGguf = ".gguf", kSafetensors = ".safetensors";
 
@@ -140,7 +142,7 @@ bool is_called(const Candidate& candidate, std::string_view quant) {
 bool is_read(std::string_view quant) {
   std::string name = upper(quant);
   if (name.starts_with("UD-")) name.erase(0, 3);
-  for (const std::string_view family : {"Q4_K", "Q5_K", "Q6_K"})
+  for (const std::string_view family : {"Q3_K", "Q4_K", "Q5_K", "Q6_K"})
     if (name.starts_with(family)) return true;
   return std::ranges::find(kQuants, name) != kQuants.end();
 }
@@ -205,6 +207,8 @@ Result<Choice> choose_quant(std::vector<Candidate> candidates, const HubName& wa
       quant = one;
       break;
     }
+    for (const Candidate& candidate : candidates)
+      if (quant.empty() && is_read(candidate.quant)) quant = candidate.quant;
     if (quant.empty())
       return fail(ErrorCode::unsupported_value, wanted.repo + " has no quantization that this build reads" +
                                                     there + "; name a file of it if you know better, as " +
@@ -224,9 +228,8 @@ Result<Choice> choose_quant(std::vector<Candidate> candidates, const HubName& wa
                                                   quant + ": name one of these files, as " + wanted.repo +
                                                   "/FILE: " + file_names(candidates));
   if (!is_read(quant))
-    return fail(ErrorCode::unsupported_value,
-                "this build reads no quantization " + config::quoted(quant) + there +
-                    "; it reads F16, BF16, F32, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K");
+    return fail(ErrorCode::unsupported_value, "this build reads no quantization " + config::quoted(quant) +
+                                                  there + "; it reads " + model::readable_types());
   return chosen(candidates.front());
 }
 

@@ -1,7 +1,7 @@
 // matmul for one ISA: y[t, r] = sum_c x[t, c] * w[r, c] over packed row groups.
 // Quantized weights meet activations quantized to int8 with one f32 scale for the columns of a weight block
-// (32; 256 of K-quants), so that both engines round alike where llama.cpp reads the same file. Sums of 32
-// (Q6_K: 16) products are exact integers, then f32 in order of columns: an output element is the same sum in
+// (32; 256 of K-quants and IQ4_XS), so that both engines round alike where llama.cpp reads the same file. Sums of 32
+// (Q3_K and Q6_K: 16) products are exact integers, then f32 in order of columns: an output element is the same sum in
 // the same order whatever tile it falls in, and depends neither on the batch nor on how rows are split.
 // Included by matmul_<isa>.cpp.
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/cpu/kernels.hpp"
+#include "kernels/formats/nibble_values.hpp"
 #include "kernels/formats/row_groups.hpp"
 // clang-format off
 #include "kernels/cpu/matmul_formats.inl"

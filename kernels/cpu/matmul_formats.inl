@@ -96,6 +96,21 @@ struct FormatQ8_0 : Block<DType::q8_0> {
   }
 };
 
+struct FormatQ3_K : Block<DType::q3_k> {
+  static constexpr int kHalves = 2, kMaxQuant = 7, kOffset = 4;
+  static constexpr bool kHasMin = false, kSigned = false;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int half, int g) {
+    return Simd::mul(h.d[g], Simd::load_i8(step + half * kGroup + g * kLanes));
+  }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    const Simd::I pairs = load_quad_vector(step + 2 * kGroup, kQuad / 4, g);
+    const Simd::I lower = Simd::or_shifted<-2 * (kQuad % 4)>(Simd::set1_i32(0), pairs, 0x03);
+    return Simd::or_shifted<2 - kQuad>(lower, load_quad_vector(step + 10 * kGroup, 0, g), 0x04);
+  }
+};
+
 struct FormatQ4_K : Block<DType::q4_k> {
   static constexpr int kHalves = 1, kMaxQuant = 15, kOffset = 0;
   static constexpr bool kHasMin = true, kSigned = false;
@@ -140,6 +155,49 @@ struct FormatQ6_K : Block<DType::q6_k> {
   FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
     const Simd::I upper = load_quad_vector(step + 2 * kGroup, kQuad / 4, g);
     return Simd::or_shifted<4 - 2 * (kQuad % 4)>(nibble_quad<kQuad>(step + 10 * kGroup, g), upper, 0x30);
+  }
+};
+
+// Nibbles that are codes of signed values. from_signed() is applied to the sixteen values instead of each weight.
+template <int kQuad>
+FLYBALL_INLINE Simd::I table_quad(const NibbleValues& values, const std::uint8_t* quads, int g) {
+  return Simd::lookup(Simd::from_signed(Simd::load_table(values)), nibble_quad<kQuad>(quads, g));
+}
+
+struct FormatIQ4_NL : Block<DType::iq4_nl> {
+  static constexpr int kHalves = 1, kMaxQuant = 127, kOffset = Simd::kSignedOffset;
+  static constexpr bool kHasMin = false, kSigned = true;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    return table_quad<kQuad>(kIq4Values, step, g);
+  }
+};
+
+struct FormatIQ4_XS : Block<DType::iq4_xs> {
+  static constexpr int kHalves = 1, kMaxQuant = 127, kOffset = Simd::kSignedOffset;
+  static constexpr bool kHasMin = false, kSigned = true;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int, int g) {
+    return Simd::mul(h.d[g], Simd::load_i8(step + g * kLanes));
+  }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    return table_quad<kQuad>(kIq4Values, step + kGroup, g);
+  }
+};
+
+struct FormatMXFP4 : Block<DType::mxfp4> {
+  static constexpr int kHalves = 1, kMaxQuant = 12, kOffset = Simd::kSignedOffset;
+  static constexpr bool kHasMin = false, kSigned = true;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) {
+    return {{Simd::load_bf16(p), Simd::load_bf16(p + 2 * kLanes)}, {}};
+  }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    return table_quad<kQuad>(kMxfp4Values, step, g);
   }
 };
 

@@ -139,6 +139,11 @@ struct Simd {
     if constexpr (kLeft < 0) shifted = _mm256_srli_epi16(x.v, -kLeft);
     return {_mm256_or_si256(low.v, _mm256_and_si256(shifted, _mm256_set1_epi8(static_cast<char>(mask))))};
   }
+  // Sixteen bytes for lookup(): byte n of the table for each byte n below 16.
+  FLYBALL_INLINE I load_table(const std::int8_t (&bytes)[16]) {
+    return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)))};
+  }
+  FLYBALL_INLINE I lookup(I table, I n) { return {_mm256_shuffle_epi8(table.v, n.v)}; }
   FLYBALL_INLINE I from_signed(I x) { return x; }
   FLYBALL_INLINE Half begin(I /*total*/) { return {_mm256_setzero_si256()}; }
   FLYBALL_INLINE Half dot(Half sum, I w, I a) {

@@ -143,6 +143,11 @@ struct Simd {
     // 0xF8: a | (b & c)
     return {_mm512_ternarylogic_epi32(low.v, shifted, _mm512_set1_epi8(static_cast<char>(mask)), 0xF8)};
   }
+  // Sixteen bytes for lookup(): byte n of the table for each byte n below 16.
+  FLYBALL_INLINE I load_table(const std::int8_t (&bytes)[16]) {
+    return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)))};
+  }
+  FLYBALL_INLINE I lookup(I table, I n) { return {_mm512_shuffle_epi8(table.v, n.v)}; }
   FLYBALL_INLINE I from_signed(I x) {
     return {_mm512_xor_si512(x.v, _mm512_set1_epi8(static_cast<char>(0x80)))};
   }

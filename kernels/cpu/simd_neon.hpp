@@ -159,6 +159,15 @@ struct Simd {
     };
     return {{one(low.v[0], x.v[0]), one(low.v[1], x.v[1])}};
   }
+  // Sixteen bytes for lookup(): byte n of the table for each byte n below 16.
+  FLYBALL_INLINE I load_table(const std::int8_t (&bytes)[16]) {
+    const int32x4_t table = vreinterpretq_s32_s8(vld1q_s8(bytes));
+    return {{table, table}};
+  }
+  FLYBALL_INLINE I lookup(I table, I n) {
+    return {{words(vqtbl1q_u8(ubytes(table.v[0]), ubytes(n.v[0]))),
+             words(vqtbl1q_u8(ubytes(table.v[1]), ubytes(n.v[1])))}};
+  }
   FLYBALL_INLINE I from_signed(I x) { return x; }
   FLYBALL_INLINE Half begin(I total) { return total; }
   FLYBALL_INLINE Half dot(Half sum, I w, I a) {

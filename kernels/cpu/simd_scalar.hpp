@@ -174,6 +174,20 @@ struct Simd {
       return bits(low, i) | (shifted & (mask * 0x01010101U));
     });
   }
+  // Sixteen bytes for lookup(): byte n of the table for each byte n below 16.
+  FLYBALL_INLINE I load_table(const std::int8_t (&bytes)[16]) {
+    I r = {};
+    std::memcpy(r.v, bytes, sizeof(bytes));
+    return r;
+  }
+  static I lookup(I table, I n) {
+    return each_int([&](int i) {
+      std::uint32_t r = 0;
+      for (int b = 0; b < 32; b += 8)
+        r |= std::uint32_t{at<std::uint8_t>(table.v, static_cast<int>(bits(n, i) >> b & 0x0F))} << b;
+      return r;
+    });
+  }
   FLYBALL_INLINE I from_signed(I x) { return x; }
   FLYBALL_INLINE Half begin(I total) { return total; }
   static Half dot(Half sum, I w, I a) {

@@ -27,9 +27,13 @@
   BLOCKS(q5_0, Q5_0, 6, 8, 32, 22, 2, 20, 0)           \
   BLOCKS(q5_1, Q5_1, 7, 9, 32, 24, 4, 20, 0)           \
   BLOCKS(q8_0, Q8_0, 8, 7, 32, 34, 2, 32, 1)           \
+  BLOCKS(q3_k, Q3_K, 11, 12, 256, 110, 2, 14, 0)       \
   BLOCKS(q4_k, Q4_K, 12, 15, 256, 144, 4, 18, 0)       \
   BLOCKS(q5_k, Q5_K, 13, 17, 256, 176, 4, 22, 0)       \
   BLOCKS(q6_k, Q6_K, 14, 18, 256, 210, 2, 26, 0)       \
+  BLOCKS(iq4_nl, IQ4_NL, 20, 25, 32, 18, 2, 16, 0)     \
+  BLOCKS(iq4_xs, IQ4_XS, 23, 30, 256, 136, 2, 17, 0)   \
+  BLOCKS(mxfp4, MXFP4, 39, 38, 32, 17, 2, 16, 0)       \
   AFFINE(affine2_g32, AFFINE2_G32, 2, 32)              \
   AFFINE(affine2_g64, AFFINE2_G64, 2, 64)              \
   AFFINE(affine3_g32, AFFINE3_G32, 3, 32)              \
@@ -51,6 +55,12 @@
 /* Row groups of affine types: two floats a group of values, and in each step the codes. */
 #define FLYBALL_AFFINE_HEAD_BYTES 8
 #define FLYBALL_AFFINE_STEP_BYTES(bits) (4 * (bits))
+
+/* The values of the sixteen nibbles of IQ4_NL and IQ4_XS, and of MXFP4, before a scale multiplies them.
+   Format data: kvalues_iq4nl of ggml-common.h (llama.cpp, MIT licence), and twice the values of E2M1 (OCP
+   Microscaling Formats 1.0). */
+#define FLYBALL_NIBBLES_IQ4 -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+#define FLYBALL_NIBBLES_MXFP4 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 
 /* Kernels have a row's numbers as constants: FLYBALL_Q4_0_FILE_BYTES. */
 #if defined(VULKAN)

@@ -5,6 +5,7 @@
 // qh[i] belong to value 32k+i.
 #include "kernels/formats/block_format.hpp"
 #include "kernels/formats/f16.hpp"
+#include "kernels/formats/fit_symmetric.hpp"
 #include "kernels/formats/rounding.hpp"
 
 namespace flyball::kernels {
@@ -41,33 +42,9 @@ void dequantize_block(const BlockQ6_K& b, float* out) noexcept {
   }
 }
 
-// Best signed scale for 16 values on levels -32..31: least squares at a few candidates around extreme / -32.
-float fit_symmetric(const float* x) noexcept {
-  const float peak = extreme(x, 16);
-  if (peak == 0.0F) return 0.0F;
-  float best = peak / -32.0F;
-  float best_gain = -1.0F;
-  constexpr float kLevels[] = {-32.0F, -31.5F, -31.0F, -30.5F, -32.5F, -33.0F};
-  for (const float level : kLevels) {
-    const float id = level / peak;
-    float sum_qq = 0, sum_qx = 0;
-    for (int i = 0; i < 16; ++i) {
-      const auto q = static_cast<float>(clamp_round(x[i] * id, -32, 31));
-      sum_qq += q * q;
-      sum_qx += q * x[i];
-    }
-    // At the least-squares scale qx/qq the squared error is |x|^2 - qx^2/qq.
-    if (sum_qq > 0.0F && sum_qx * sum_qx > best_gain * sum_qq) {
-      best_gain = sum_qx * sum_qx / sum_qq;
-      best = sum_qx / sum_qq;
-    }
-  }
-  return best;
-}
-
 void quantize_block(const float* x, BlockQ6_K& b) noexcept {
   float scales[16];
-  for (int s = 0; s < 16; ++s) scales[s] = fit_symmetric(x + s * 16);
+  for (int s = 0; s < 16; ++s) scales[s] = fit_symmetric(x + s * 16, 32);
   b.d = scale_to_f16(extreme(scales, 16) / -128.0F);
   const float d = f16_to_f32(b.d);
   std::uint8_t q[256];

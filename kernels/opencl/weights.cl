@@ -10,8 +10,9 @@
 //   factor_of(): what the columns of half h of a step are multiplied with; with FOLDED minimum_of(), too
 //   quad_of(): columns 4j..4j+3 of a step as the bytes of a uint a row
 //   OF(what): its number in format_table.h
-//   OFFSET: what a byte of quad_of() is above the quant; of a type with minima none
+//   OFFSET: what a byte of quad_of(), or of bytes_in(), is above the quant; of a type with minima none
 //   HALVES: factors a row has in a step of 32 columns; 1 where it says nothing
+//   CODES: the sixteen quants that a nibble may stand for; the bytes of quad_of() are such nibbles
 // ELEMENT_BYTES: floats, which have no blocks and no factor, but weight_at() and column_at().
 #ifndef VECTOR
 #define VECTOR 1  // rows a register holds: 16 for AVX-512, 8 for AVX2, 1 for GPUs
@@ -60,11 +61,38 @@ float bf16_at(Weights p) { return as_float(((uint)p[0] << 16) | ((uint)p[1] << 2
 FloatV halves_of(Weights p, uint i, uint r) { return LOAD_HALFV((__global const half*)p + i * GROUP_ROWS + r); }
 FloatV floats_of(Weights p, uint i, uint r) { return LOADV((__global const float*)p + i * GROUP_ROWS + r); }
 FloatV bytes_of(Weights p, uint i, uint r) { return TO_FLOATV(LOADV(p + i * GROUP_ROWS + r)); }
+FloatV bfloats_of(Weights p, uint i, uint r) {
+  return AS_FLOATV(TO_UINTV(LOADV((__global const ushort*)p + i * GROUP_ROWS + r)) << 16);
+}
+FloatV signed_bytes_of(Weights p, uint i, uint r) {
+  return TO_FLOATV(LOADV((__global const char*)p + i * GROUP_ROWS + r));
+}
 UintV quads_of(Weights p, uint i, uint r) { return LOADV((__global const uint*)p + i * GROUP_ROWS + r); }
 // Quad j of a step from two a word, one for each nibble; its single bits, its bit pairs, from the first field on.
 UintV nibbles_of(Weights p, uint j, uint r) { return (quads_of(p, j / 2, r) >> (j % 2 * 4)) & 0x0F0F0F0Fu; }
 UintV single_bits_of(Weights p, uint j, uint r) { return (quads_of(p, 0, r) >> j) & 0x01010101u; }
 UintV pairs_of(Weights p, uint j, uint r) { return (quads_of(p, j / 4, r) >> (j % 4 * 2)) & 0x03030303u; }
+
+#if defined(FORMAT_IQ4_NL) || defined(FORMAT_IQ4_XS)
+#define CODES FLYBALL_NIBBLES_IQ4
+#elif defined(FORMAT_MXFP4)
+#define CODES FLYBALL_NIBBLES_MXFP4
+#endif
+#ifdef CODES
+#define OFFSET 128
+__constant float kValues[16] = {CODES};
+#define CALL_(macro, list) macro(list)
+#define WORD_(a, b, c, d) ((uint)(a + 128) | (uint)(b + 128) << 8 | (uint)(c + 128) << 16 | (uint)(d + 128) << 24)
+#define WORDS_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) \
+  WORD_(a, b, c, d), WORD_(e, f, g, h), WORD_(i, j, k, l), WORD_(m, n, o, p)
+// The quants of these codes, each OFFSET above. Selected from four words: a device looks nothing up in memory.
+UintV bytes_in(UintV codes) {
+  const uint words[4] = {CALL_(WORDS_, CODES)};
+  const UintV low = (codes & 4u) != 0u ? (UintV)(words[1]) : (UintV)(words[0]),
+              high = (codes & 4u) != 0u ? (UintV)(words[3]) : (UintV)(words[2]);
+  return (((codes & 8u) != 0u ? high : low) >> (8u * (codes & 3u))) & 0xFFu;
+}
+#endif
 
 #if defined(FORMAT_Q4_0)
 #define OF(what) FLYBALL_Q4_0_##what
@@ -130,6 +158,59 @@ float weight_at(Weights row, uint c) {
 FloatV factor_of(Weights block, Weights step, uint h, uint r) { return halves_of(block, 0, r); }
 UintV quad_of(Weights step, uint j, uint r) { return quads_of(step, j, r) ^ 0x80808080u; }
 
+#elif defined(FORMAT_Q3_K)
+#define OF(what) FLYBALL_Q3_K_##what
+#define OFFSET 4
+#define HALVES 2
+float weight_at(Weights row, uint c) {
+  Weights b = row + c / 256 * 110, scales = b + 96;
+  const uint i = c % 256, h = i / 128, k = i % 128 / 32, j = i % 32, s = i / 16;
+  const int q = ((b[32 + h * 32 + j] >> (2 * k)) & 3) | (((b[j] >> (4 * h + k)) & 1) << 2);
+  const int scale = ((scales[s % 8] >> (s / 8 * 4)) & 15) | (((scales[8 + s % 4] >> (s / 4 * 2)) & 3) << 4);
+  return f16_at(b + 108) * (float)(scale - 32) * (float)(q - 4);
+}
+FloatV factor_of(Weights block, Weights step, uint h, uint r) {
+  return halves_of(block, 0, r) * signed_bytes_of(step, h, r);
+}
+UintV quad_of(Weights step, uint j, uint r) {
+  return pairs_of(step + 2 * GROUP_ROWS, j, r) | (single_bits_of(step + 10 * GROUP_ROWS, j, r) << 2);
+}
+
+#elif defined(FORMAT_IQ4_NL)
+#define OF(what) FLYBALL_IQ4_NL_##what
+float weight_at(Weights row, uint c) {
+  Weights b = row + c / 32 * 18;
+  const uint i = c % 32;
+  return f16_at(b) * kValues[i < 16 ? b[2 + i] & 15 : b[2 + i - 16] >> 4];
+}
+FloatV factor_of(Weights block, Weights step, uint h, uint r) { return halves_of(block, 0, r); }
+UintV quad_of(Weights step, uint j, uint r) { return nibbles_of(step, j, r); }
+
+#elif defined(FORMAT_IQ4_XS)
+#define OF(what) FLYBALL_IQ4_XS_##what
+float weight_at(Weights row, uint c) {
+  Weights b = row + c / 256 * 136;
+  const uint s = c % 256 / 32, i = c % 32;
+  const int scale = ((b[4 + s / 2] >> (s % 2 * 4)) & 15) | (((b[2 + s / 4] >> (s % 4 * 2)) & 3) << 4);
+  Weights q = b + 8 + 16 * s;
+  return f16_at(b) * (float)(scale - 32) * kValues[i < 16 ? q[i] & 15 : q[i - 16] >> 4];
+}
+FloatV factor_of(Weights block, Weights step, uint h, uint r) {
+  return halves_of(block, 0, r) * signed_bytes_of(step, 0, r);
+}
+UintV quad_of(Weights step, uint j, uint r) { return nibbles_of(step + GROUP_ROWS, j, r); }
+
+#elif defined(FORMAT_MXFP4)
+#define OF(what) FLYBALL_MXFP4_##what
+float weight_at(Weights row, uint c) {
+  Weights b = row + c / 32 * 17;
+  const uint i = c % 32, e = b[0];
+  const float scale = as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);  // 2^(e - 128)
+  return scale * kValues[i < 16 ? b[1 + i] & 15 : b[1 + i - 16] >> 4];
+}
+FloatV factor_of(Weights block, Weights step, uint h, uint r) { return bfloats_of(block, 0, r); }
+UintV quad_of(Weights step, uint j, uint r) { return nibbles_of(step, j, r); }
+
 #elif defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K)
 #define FOLDED 1
 float2 scale_min_at(Weights s, uint i) {
@@ -176,7 +257,7 @@ float weight_at(Weights row, uint c) {
   return f16_at(b + 208) * (float)(char)b[192 + i / 16] * (float)(q - 32);
 }
 FloatV factor_of(Weights block, Weights step, uint h, uint r) {
-  return halves_of(block, 0, r) * TO_FLOATV(LOADV((__global const char*)step + h * GROUP_ROWS + r));
+  return halves_of(block, 0, r) * signed_bytes_of(step, h, r);
 }
 UintV quad_of(Weights step, uint j, uint r) {
   return nibbles_of(step + 10 * GROUP_ROWS, j, r) | (pairs_of(step + 2 * GROUP_ROWS, j, r) << 4);
@@ -230,9 +311,7 @@ FloatV column_at(Weights group, uint c, uint r) { return floats_of(group, c, r);
 #elif defined(FORMAT_BF16)
 #define ELEMENT_BYTES 2
 float weight_at(Weights row, uint c) { return bf16_at(row + c * 2); }
-FloatV column_at(Weights group, uint c, uint r) {
-  return AS_FLOATV(TO_UINTV(LOADV((__global const ushort*)group + c * GROUP_ROWS + r)) << 16);
-}
+FloatV column_at(Weights group, uint c, uint r) { return bfloats_of(group, c, r); }
 
 #else  // FORMAT_F16, and where nothing is defined
 #define ELEMENT_BYTES 2
@@ -272,7 +351,11 @@ Weights step_of(Weights block, uint s) {
 // Byte k of a quad as its exact quant. Put into the low bits of 2^23, a byte is a float without a conversion, and
 // the subtraction that takes 2^23 away takes the offset with it.
 FloatV quant_of(UintV quad, uint k) {
+#ifdef CODES
+  const UintV byte = bytes_in((quad >> (8 * k)) & 0x0Fu);
+#else
   const UintV byte = k == 3 ? quad >> 24 : (quad >> (8 * k)) & 0xFFu;
+#endif
 #if FOLDED
   return TO_FLOATV(AS_INTV(byte));
 #else

@@ -1,7 +1,7 @@
 // Rows of weights as a file has them, of one row of format_table.h: FORMAT_Q4_0 and its like by the compiler's command
 // line; for an affine type FORMAT_AFFINE, and BITS and GROUP as numbers. A chunk of kChunk columns is read in whole 64-bit
 // words at multiples of 8 bytes, which is what every device reads fastest, and shifted into place: GGUF's blocks begin at
-// any even byte, what MLX has (floats, affine groups) at any byte. So up to 7 bytes around a chunk are read too, never a
+// any even byte, those of MXFP4 and what MLX has (floats, affine groups) at any byte. So up to 7 bytes around a chunk are read too, never a
 // word that has none of it. kernels/formats says what the bytes mean.
 // A type has kChunk, Raw, raw_of() and decode(). A BLOCKS type defines QUANTS and has, instead of decode(), quants_of() and
 // scales_of(): the integers of a part, four to a word as the packed dot product takes them, and what they are scaled by. A
@@ -267,6 +267,44 @@ void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
 
 Scales scales_of(Raw raw, uint chunk, uint part) { return Scales(vec2(f16_of(raw.words[0] & 0xffffu)), 0.0); }
 
+#elif defined(FORMAT_Q3_K)
+#define QUANTS 1
+#define HALVES 1
+const int kOffset = 4;
+const uint kChunk = 128;  // half a block
+DEFINE_READ(read_thirds, 32, 8, 2)
+DEFINE_READ(read_lower, 32, 8, 2)
+DEFINE_READ(read_tail, 14, 4, 2)  // scales and d
+
+struct Raw {
+  uint thirds[8], lower[8], tail[4];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  const Address block = row + chunk / 2 * FLYBALL_Q3_K_FILE_BYTES;
+  Raw raw;
+  read_thirds(block, raw.thirds);
+  read_lower(block + 32 + chunk % 2 * 32, raw.lower);
+  read_tail(block + 96, raw.tail);
+  return raw;
+}
+
+float factor_of(Raw raw, uint s) {  // of 16 values
+  const uint low = raw.tail[s / 4 % 2] >> (8 * (s % 4) + s / 8 * 4), high = raw.tail[2] >> (8 * (s % 4) + s / 4 * 2);
+  return f16_of(raw.tail[3] & 0xffffu) * float(int((low & 15u) | (high & 3u) << 4) - 32);
+}
+
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  EACH(i, kQuads)
+    q[i] = ((raw.lower[i] >> (2 * part)) & 0x03030303u) |
+           (((raw.thirds[i] >> (chunk % 2 * 4 + part)) & 0x01010101u) << 2);
+}
+
+Scales scales_of(Raw raw, uint chunk, uint part) {
+  const uint s = chunk % 2 * 8 + part * 2;
+  return Scales(vec2(factor_of(raw, s), factor_of(raw, s + 1)), 0.0);
+}
+
 #elif defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K)
 #define QUANTS 1
 #define MINIMA 1
@@ -362,6 +400,100 @@ void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
 
 Scales scales_of(Raw raw, uint chunk, uint part) {
   return Scales(vec2(factor_of(raw, part, 0), factor_of(raw, part, 1)), 0.0);
+}
+
+#elif defined(FORMAT_IQ4_NL) || defined(FORMAT_IQ4_XS) || defined(FORMAT_MXFP4)
+#define QUANTS 1
+#define SIGNED 1
+const int kOffset = 0;
+#define WORD(a, b, c, d) ((uint(a) & 255u) | (uint(b) & 255u) << 8 | (uint(c) & 255u) << 16 | (uint(d) & 255u) << 24)
+#define WORDS(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) \
+  uvec4(WORD(a, b, c, d), WORD(e, f, g, h), WORD(i, j, k, l), WORD(m, n, o, p))
+#define CALL(macro, list) macro(list)
+#ifdef FORMAT_MXFP4
+const uvec4 kValues = CALL(WORDS, FLYBALL_NIBBLES_MXFP4);
+#else
+const uvec4 kValues = CALL(WORDS, FLYBALL_NIBBLES_IQ4);
+#endif
+
+// The values of four codes, one in the low nibble of each byte. Selected from four words: a device indexes no array.
+uint values_of(uint codes) {
+  uint bytes = 0;
+  EACH(k, 4) {
+    const uint code = (codes >> (8 * k)) & 15u;
+    const uvec2 half_of = code < 8 ? kValues.xy : kValues.zw;
+    const uint word = (code & 4u) != 0 ? half_of.y : half_of.x;
+    bytes |= ((word >> (8 * (code & 3u))) & 255u) << (8 * k);
+  }
+  return bytes;
+}
+
+#ifdef FORMAT_IQ4_XS
+// A chunk is two sub-blocks. Blocks begin at multiples of 8 bytes of the row; matrices at multiples of 8.
+const uint kChunk = 64;
+DEFINE_READ(read_head, 8, 2, 8)
+DEFINE_READ(read_quants, 32, 8, 8)
+
+struct Raw {
+  uint head[2];  // d and the scales' upper bits, then their lower ones
+  uint quants[8];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  const Address block = row + chunk / 4 * FLYBALL_IQ4_XS_FILE_BYTES;
+  Raw raw;
+  read_head(block, raw.head);
+  read_quants(block + 8 + chunk % 4 * 32, raw.quants);
+  return raw;
+}
+
+uint quant_word(Raw raw, uint part, uint i) { return raw.quants[part * 4 + i]; }
+
+Scales scales_of(Raw raw, uint chunk, uint part) {
+  const uint s = chunk % 4 * 2 + part;
+  const uint low = (raw.head[1] >> (4 * s)) & 15u, high = (raw.head[0] >> (16 + 2 * s)) & 3u;
+  return Scales(vec2(f16_of(raw.head[0] & 0xffffu) * float(int(low | high << 4) - 32)), 0.0);
+}
+
+#else
+#ifdef FORMAT_MXFP4
+const uint kChunk = FLYBALL_MXFP4_VALUES, kBlockBytes = FLYBALL_MXFP4_FILE_BYTES, kHeadBits = 8;
+DEFINE_READ(read_block, FLYBALL_MXFP4_FILE_BYTES, 5, 1)
+#else
+const uint kChunk = FLYBALL_IQ4_NL_VALUES, kBlockBytes = FLYBALL_IQ4_NL_FILE_BYTES, kHeadBits = 16;
+DEFINE_READ(read_block, FLYBALL_IQ4_NL_FILE_BYTES, 5, 2)
+#endif
+
+struct Raw {
+  uint words[5];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  Raw raw;
+  read_block(row + chunk * kBlockBytes, raw.words);
+  return raw;
+}
+
+uint quant_word(Raw raw, uint part, uint i) {
+  return (raw.words[i] >> kHeadBits) | (raw.words[i + 1] << (32 - kHeadBits));
+}
+
+Scales scales_of(Raw raw, uint chunk, uint part) {
+#ifdef FORMAT_MXFP4
+  const uint e = raw.words[0] & 255u;  // 2^(e - 128), the first two of which are subnormal
+  return Scales(vec2(uintBitsToFloat(e < 2 ? 0x00200000u << e : (e - 1) << 23)), 0.0);
+#else
+  return Scales(vec2(f16_of(raw.words[0] & 0xffffu)), 0.0);
+#endif
+}
+#endif
+
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  EACH(i, 4) {
+    const uint both = quant_word(raw, part, i);
+    q[i] = values_of(both & 0x0f0f0f0fu);
+    q[i + 4] = values_of((both >> 4) & 0x0f0f0f0fu);
+  }
 }
 
 #elif defined(FORMAT_AFFINE)

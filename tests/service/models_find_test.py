@@ -126,7 +126,7 @@ class ModelsFindTest(unittest.TestCase):
 
     def test_files_that_no_engine_reads_have_their_family_and_their_types_all_the_same(self):
         self.write("d/new.gguf", unknown_gguf("llama9", {8: 3, 0: 1}))
-        self.write("d/iq.gguf", unknown_gguf("llama", {23: 5, 14: 2, 0: 1, 99: 1}))
+        self.write("d/iq.gguf", unknown_gguf("llama", {19: 5, 14: 2, 0: 1, 99: 1}))
         self.write("d/text.gguf", b"not a model")
         self.write("d/empty.gguf")
         self.write("d/mlx/config.json", json.dumps({"model_type": "bert"}).encode())
@@ -136,9 +136,9 @@ class ModelsFindTest(unittest.TestCase):
         self.assertFalse(any(m["read"] for m in found.values()))
         self.assertEqual((found["new"]["family"], found["new"]["tensors"]), ("llama9", {"Q8_0": 3, "F32": 1}))
         self.assertIn("llama9", found["new"]["error"]["message"])
-        self.assertEqual(found["iq"]["quantization"], "IQ4_XS")
-        self.assertEqual(found["iq"]["tensors"], {"IQ4_XS": 5, "Q6_K": 2, "F32": 1, "unknown": 1})
-        self.assertIn("IQ4_XS", found["iq"]["error"]["message"])
+        self.assertEqual(found["iq"]["quantization"], "IQ1_S")
+        self.assertEqual(found["iq"]["tensors"], {"IQ1_S": 5, "Q6_K": 2, "F32": 1, "unknown": 1})
+        self.assertIn("IQ1_S", found["iq"]["error"]["message"])
         self.assertIn("not a GGUF file", found["text"]["error"]["message"])
         self.assertEqual(found["mlx"]["family"], "bert")
         self.find("--write", "iq", "--in", os.path.join(self.home, "d"), expect=65)

@@ -17,7 +17,7 @@ using test::Raw;
 using test::SmallModel;
 using ::testing::HasSubstr;
 
-constexpr std::uint32_t kF32 = 0, kQ4_0 = 2, kQ4_K = 12, kIq4Nl = 20;
+constexpr std::uint32_t kF32 = 0, kQ4_0 = 2, kQ4_K = 12, kIq4Nl = 20, kIq1S = 19;
 
 Error error_of(std::span<const std::byte> file) {
   auto parsed = Gguf::parse(file);
@@ -272,7 +272,7 @@ TEST(Gguf, TensorsThatLie) {
   expect_invalid(one("t", {4}, kF32, ~0ULL - 31), "outside");
   expect_invalid(one("t", {33}, kQ4_0, 0), "not a multiple of the 32");
   expect_invalid(one("t", {32}, kQ4_K, 0), "not a multiple of the 256");
-  expect_invalid(one("t", {32}, kIq4Nl, 0), "the tensor t has the type IQ4_NL; this build reads F32, F16, ");
+  expect_invalid(one("t", {32}, kIq1S, 0), "the tensor t has the type IQ1_S; this build reads F32, F16, ");
   expect_invalid(one("t", {32}, 4, 0), "the tensor t has the type type 4");
   expect_invalid(Raw().header(2, 0).tensor("t", {1}, kF32, 0).tensor("t", {1}, kF32, 32).pad(32).zeros(64),
                  "t appears twice");

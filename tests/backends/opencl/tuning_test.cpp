@@ -320,7 +320,7 @@ TEST(TuningFile, EveryValueIsChecked) {
                         {"/products", nullptr},
                         {"/products", nlohmann::json::object()},
                         {"/products/0", 7},
-                        {"/products/0/format", "IQ4_NL"},
+                        {"/products/0/format", "IQ1_S"},
                         {"/products/0/format", nullptr},
                         {"/products/0/rows_of_x", "3"},
                         {"/products/0/rows", 0},

@@ -95,21 +95,29 @@ TEST(HubChoice, WithoutAWishTheUsualQuantizationIsTaken) {
             "m-Q4_K_M.gguf");
   EXPECT_EQ(chosen({"m-Q8_0.gguf", "m-Q2_K.gguf", "m-F16.gguf"}, {"o/r"}), "m-Q8_0.gguf");
   EXPECT_EQ(chosen({"m-UD-Q4_K_M.gguf", "m-Q4_K_M.gguf"}, {"o/r"}), "m-Q4_K_M.gguf");
+  EXPECT_EQ(chosen({"m-IQ4_XS.gguf", "m-Q3_K_M.gguf", "m-BF16.gguf"}, {"o/r"}), "m-IQ4_XS.gguf");
+  EXPECT_EQ(chosen({"m-UD-Q2_K_XL.gguf", "m-UD-Q3_K_XL.gguf"}, {"o/r"}), "m-UD-Q3_K_XL.gguf");
+  for (const char* small : {"IQ4_NL", "MXFP4", "MXFP4_MOE", "Q3_K_M", "Q3_K_L", "Q3_K_S", "Q3_K"}) {
+    const std::string file = "m-" + std::string(small) + ".gguf";
+    EXPECT_EQ(chosen({"m-IQ1_S.gguf", "m-BF16.gguf", "m-F32.gguf", file}, {"o/r"}), file);
+  }
   EXPECT_EQ(chosen({"m-IQ2_M.gguf", "readme.md"}, {"o/r"}), "m-IQ2_M.gguf");
   EXPECT_NE(chosen({"m-IQ2_M.gguf", "m-Q2_K.gguf"}, {"o/r"}).find("IQ2_M (1000 bytes), Q2_K (1000 bytes)"),
             std::string::npos);
 }
 
 TEST(HubChoice, AWishIsTakenWhateverItsCase) {
-  const std::vector<std::string> paths{"m-Q8_0.gguf", "m-q5_k_m.gguf", "m-UD-Q4_K_XL.gguf", "m-Q3_K_M.gguf"};
+  const std::vector<std::string> paths{"m-Q8_0.gguf", "m-q5_k_m.gguf", "m-UD-Q4_K_XL.gguf", "m-Q3_K_M.gguf",
+                                       "m-IQ1_S.gguf"};
   EXPECT_EQ(chosen(paths, {.repo = "o/r", .quant = "Q5_K_M"}), "m-q5_k_m.gguf");
   EXPECT_EQ(chosen(paths, {.repo = "o/r", .quant = "q4_k_xl"}), "m-UD-Q4_K_XL.gguf");
   EXPECT_NE(chosen(paths, {.repo = "o/r", .quant = "Q4_0"}).find("has no quantization"), std::string::npos);
   EXPECT_NE(chosen(paths, {.repo = "o/r", .quant = "q5_k_n"}).find("Q5_K_M\"?"), std::string::npos);
   EXPECT_NE(chosen(paths, {.repo = "o/r", .file = "m-Q3_K_N.gguf"}).find("m-Q3_K_M.gguf\"?"),
             std::string::npos);
-  EXPECT_NE(chosen(paths, {.repo = "o/r", .quant = "q3_k_m"}).find("this build reads no"), std::string::npos);
-  EXPECT_EQ(chosen(paths, {.repo = "o/r", .file = "m-Q3_K_M.gguf"}), "m-Q3_K_M.gguf");
+  EXPECT_EQ(chosen(paths, {.repo = "o/r", .quant = "q3_k_m"}), "m-Q3_K_M.gguf");
+  EXPECT_NE(chosen(paths, {.repo = "o/r", .quant = "iq1_s"}).find("this build reads no"), std::string::npos);
+  EXPECT_EQ(chosen(paths, {.repo = "o/r", .file = "m-IQ1_S.gguf"}), "m-IQ1_S.gguf");
   EXPECT_NE(chosen({"a-Q8_0.gguf", "b-Q8_0.gguf"}, {.repo = "o/r"}).find("name one of these files"),
             std::string::npos);
 }

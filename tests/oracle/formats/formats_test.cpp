@@ -51,8 +51,9 @@ using DecodeRow = void(const void* from, float* to, std::int64_t cols);
 DecodeRow* decoder(DType type) {
   if (type == DType::f16) return function<DecodeRow>("ggml_fp16_to_fp32_row");
   if (type == DType::bf16) return function<DecodeRow>("ggml_bf16_to_fp32_row");
-  std::string name(to_string(type));  // "Q4_K" is q4_K, "Q4_0" q4_0
-  name[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(name[0])));
+  std::string name(to_string(type));  // "Q4_K" is q4_K, "IQ4_XS" iq4_xs
+  for (char& c : name)
+    if (c != 'K') c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return function<DecodeRow>("dequantize_row_" + name);
 }
 
