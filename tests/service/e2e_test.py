@@ -42,7 +42,8 @@ class DaemonTest(SmallModelTest):
             def explain(n):
                 if n == 8:
                     seen.append(daemon.request("POST", "/v1/route/explain", {"model": "small"}))
-            daemon.stream(dict(GREEDY, model="small", max_tokens=64), explain)
+            # Long enough that it is open when the question comes: a fast machine writes 64 tokens in 16 ms.
+            daemon.stream(dict(GREEDY, model="small", max_tokens=1000), explain)
         status, receipt = seen[0]
         self.assertEqual(status, 200, receipt)
         known = {k["name"]: k["value"] for k in receipt["targets"][0]["known"]}
