@@ -47,6 +47,9 @@ void derive_room(Facts& facts, std::int64_t bytes) {
     if (instance.remote) continue;
     const auto id = [&](TargetFact fact) { return fact_of(instance, fact); };
     if (facts.get(id(TargetFact::fits_now)) != nullptr) continue;
+    // Nothing finds room at an engine that is not there, or that died too often.
+    if (const Fact* there = facts.get(id(TargetFact::available)); there && !std::get<bool>(there->value))
+      continue;
     const Fact* memory = facts.get(id(TargetFact::memory_free));
     if (facts.is_true(id(TargetFact::loaded)))
       facts.set_derived(id(TargetFact::fits_now), true, {id(TargetFact::loaded)});

@@ -1,4 +1,4 @@
-// What the sixteen codes of a nibble stand for. Data alone: code for single ISAs includes it.
+// The values of the sixteen codes of a nibble. Data alone: code for single ISAs includes it.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Rows of weights as a file has them, of one row of format_table.h: FORMAT_Q4_0 and its like by the compiler's command
 // line; for an affine type FORMAT_AFFINE, and BITS and GROUP as numbers. A chunk of kChunk columns is read in whole 64-bit
 // words at multiples of 8 bytes, which is what every device reads fastest, and shifted into place: GGUF's blocks begin at
-// any even byte, those of MXFP4 and what MLX has (floats, affine groups) at any byte. So up to 7 bytes around a chunk are read too, never a
-// word that has none of it. kernels/formats says what the bytes mean.
+// any even byte, those of MXFP4 and what MLX has (floats, affine groups) at any byte. So up to 7 bytes around a chunk are
+// read too, never a word that has none of it. kernels/formats says what the bytes mean.
 // A type has kChunk, Raw, raw_of() and decode(). A BLOCKS type defines QUANTS and has, instead of decode(), quants_of() and
 // scales_of(): the integers of a part, four to a word as the packed dot product takes them, and what they are scaled by. A
 // weight is (quant - kOffset) * factor + zero. kOffset is 0 with MINIMA, without which zero is 0; HALVES: the factors of

@@ -289,12 +289,17 @@ std::vector<Floor> floors_of(const Report& report) {
 }
 
 ordered_json json_of(const std::string& router, const Figures& f) {
-  return {{"router", router},           {"interactive", f.interactive},
-          {"within_slo", f.share()},    {"goodput_per_s", f.goodput},
-          {"ttft_p50_s", f.ttft_p50},   {"ttft_p99_s", f.ttft_p99},
-          {"tpot_p99_s", f.tpot_p99},   {"batch_tokens_per_s", f.batch_tokens_per_second},
-          {"batch_done", f.batch_done}, {"interactive_on", f.interactive_on},
-          {"batch_on", f.batch_on},     {"moved", f.moved}};
+  return {{"router", router},
+          {"interactive", f.interactive},
+          {"within_slo", f.share()},
+          {"goodput_per_s", f.goodput},
+          {"ttft_p50_s", f.ttft_p50},
+          {"ttft_p99_s", f.ttft_p99},
+          {"batch_tokens_per_s", f.batch_tokens_per_second},
+          {"batch_done", f.batch_done},
+          {"interactive_on", f.interactive_on},
+          {"batch_on", f.batch_on},
+          {"moved", f.moved}};
 }
 
 ordered_json json_of(const Report& report) {

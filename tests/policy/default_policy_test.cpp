@@ -447,7 +447,8 @@ TEST_P(ShippedPolicyDeadline, GoesWhereItDelaysPeopleLeast) {
   facts.set("backend.opencl.expected_delay_to_others", row.delay_at_card_us, "test");
   facts.set("backend.cpu.expected_total", std::int64_t{900'000'000}, "test");
   facts.set("backend.cpu:aside.available", row.aside, "test");
-  facts.set("backend.cpu:aside.fits_now", true, "test");
+  facts.set("backend.cpu:aside.memory_free", std::int64_t{1} << 40, "test");
+  facts.set("model.bytes", std::int64_t{1} << 30, "test");
   if (row.in_time) facts.set("backend.cpu:aside.meets_slo", *row.in_time, "test");
   facts.set("backend.cpu:aside.expected_total", std::int64_t{900'000'000}, "test");
   facts.set("backend.cpu:aside.expected_delay_to_others", std::int64_t{0}, "test");

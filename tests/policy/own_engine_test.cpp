@@ -210,6 +210,18 @@ TEST(OwnEngine, KeptLoadedFitsNowhereWithAModelOfAnySize) {
   EXPECT_EQ(facts.get("backend.cpu:pinned.fits_now")->value, FactValue(false));
 }
 
+TEST(OwnEngine, NothingFindsRoomAtAnEngineThatIsNotThere) {
+  const Tree tree =
+      own_tree("profiles: {night: {because: b, engine: own}}\n" + use_by_default("['cpu:night', cpu]"));
+  Facts facts = own_facts_without(tree, {"cpu:night"});
+  facts.set("model.bytes", std::int64_t{1000}, "model file");
+  for (const char* engine : {"cpu", "cpu:night"})
+    facts.set("backend." + std::string(engine) + ".memory_free", std::int64_t{1000}, "supervisor");
+  derive(facts);
+  EXPECT_EQ(facts.get("backend.cpu.fits_now")->value, FactValue(true));
+  EXPECT_EQ(facts.get("backend.cpu:night.fits_now"), nullptr);
+}
+
 TEST(OwnEngine, FactsOfAnotherCatalogueAreTakenOver) {
   const Tree old =
       own_tree("profiles: {day: {because: b, engine: own}}\n" + use_by_default("['cpu:day', vulkan]"));

@@ -48,7 +48,7 @@ Figures figures_of(const World& world, double seconds) {
   Figures out;
   out.interactive_on.resize(world.machine().engines.size());
   out.batch_on.resize(world.machine().engines.size());
-  std::vector<double> ttft, token_times;
+  std::vector<double> ttft;
   double batch_tokens = 0, batch_seconds = 0;
   std::size_t batch = 0, in_time = 0;
   for (std::size_t i = 0; i < world.requests().size(); ++i) {
@@ -60,7 +60,6 @@ Figures figures_of(const World& world, double seconds) {
       if (outcome.done >= 0) ++out.interactive_on[outcome.engine];
       if (within_slo(request, outcome)) ++out.within_slo;
       ttft.push_back(outcome.first_token - request.at);
-      if (const double each = tpot(outcome); each > 0) token_times.push_back(each);
       continue;
     }
     ++batch;
@@ -72,7 +71,6 @@ Figures figures_of(const World& world, double seconds) {
   out.goodput = static_cast<double>(out.within_slo) / seconds;
   out.ttft_p50 = quantile(ttft, 0.5);
   out.ttft_p99 = quantile(ttft, 0.99);
-  out.tpot_p99 = quantile(token_times, 0.99);
   if (batch > 0) {
     out.batch_tokens_per_second = batch_tokens / batch_seconds;
     out.batch_done = static_cast<double>(in_time) / static_cast<double>(batch);

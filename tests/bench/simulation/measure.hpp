@@ -21,7 +21,6 @@ struct Figures {
   std::size_t interactive = 0, within_slo = 0;
   double goodput = 0;                  // interactive requests a second within their SLO
   double ttft_p50 = 0, ttft_p99 = 0;   // seconds, of interactive requests
-  double tpot_p99 = 0;                 // seconds, of those with more than one token
   double batch_tokens_per_second = 0;  // prompt and output, over the time until the last batch request ended
   double batch_done = 0;               // share of batch requests that ended while requests still arrived
   std::vector<std::size_t> interactive_on, batch_on;  // requests by engine

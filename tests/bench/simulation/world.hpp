@@ -3,9 +3,10 @@
 // Real code, as the daemon runs it: Turns with their FairQueue (who goes next at an engine), the Governor
 // (memory for loads, evictions), People (when an engine that yields is held), and in each SimEngine the
 // Scheduler with its KV books and prefix index, the StepCostFit and the step budget. A Router decides; the
-// one that is Flyball runs gather(), the Predictor and policy::decide() (flyball_router.hpp). Simulated:
-// time, the steps' durations, loads, and what ties the parts together (the Dispatcher and the worker fleet
-// run on sockets and timers). Prompts are tokens already: nothing is prepared.
+// one that is Flyball runs gather(), the Predictor and policy::decide() (flyball_router.hpp).
+//
+// Simulated: time, the steps' durations, loads, and what ties the parts together (the Dispatcher and the
+// worker fleet run on sockets and timers). Prompts are tokens already: nothing is prepared.
 #pragma once
 
 #include <cstdint>
@@ -107,12 +108,13 @@ class World {
   // Requests that were sent to an engine and are not over.
   std::uint32_t open_at(std::size_t engine) const { return open_[engine]; }
   std::uint64_t steps() const;
-  // What the engine that yields did while batch requests were open, if the machine has one.
+  // The time of the engine that yields while batch requests were open.
   struct Yielding {
     double idle = 0;  // seconds in which nothing else computed where it does
     double used = 0;  // of these, its own in steps that were not given up
     double held = 0;  // seconds in which it had work and was held
   };
+  // nullopt: the machine has no such engine.
   const std::optional<Yielding>& yielding() const noexcept { return yielding_; }
 
  private:
